@@ -1,0 +1,75 @@
+# Everything here sets up what it needs; `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gristmill
+WHEELS := $(CACHE)/wheels
+LLAMA := 0.3.36
+LLAMA_FLAGS := -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON \
+  -DGGML_BMI2=ON -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_TESTS=OFF
+READY := $(VENV)/.ready
+export DO_NOT_TRACK := 1
+export HF_HUB_OFFLINE := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help venv llama models demo test test-slow check format clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+venv: $(READY) ## Make the virtual environment with the pinned packages
+
+$(READY): pyproject.toml constraints.txt
+	@echo "== Setting up $(VENV): about 160 pinned packages, some 1.5 GB; a minute or two when pip has them cached"
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
+	  || { echo "Python 3.11 or 3.12 is needed, $$($(PYTHON) --version) is there: make PYTHON=python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@ls $(WHEELS)/llama_cpp_python-$(LLAMA)-* >/dev/null 2>&1 || $(MAKE) --no-print-directory llama
+	@$(BIN)/python -m pip install --quiet --no-compile --find-links $(WHEELS) \
+	  --editable '.[dev,notes]' --constraint constraints.txt
+	@touch $@
+	@echo "== $(VENV) is ready"
+
+# Portable: no instructions beyond AVX2, so that the kept wheel runs on another processor too; without the parts of
+# llama.cpp that are not used.
+llama:
+	@echo "== Compiling llama-cpp-python $(LLAMA) once, for notes by a local LLM: 4 to 12 minutes on two cores"
+	@mkdir -p $(WHEELS)
+	@CMAKE_ARGS="$(LLAMA_FLAGS)" $(BIN)/python -m pip wheel --quiet --no-deps --no-binary llama-cpp-python \
+	  --wheel-dir $(WHEELS) llama-cpp-python==$(LLAMA)
+	@echo "== Kept in $(WHEELS)"
+
+models: $(READY) ## Fetch and verify the models of the default settings
+	@echo "== Models: fetched once into the model folder, then only verified"
+	@$(BIN)/gristmill models fetch
+
+demo: models ## Build, publish and ask an index over the demo documents
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh infra/demo/demo.sh
+
+test: models ## Run the tests (not the slow ones)
+	@echo "== Tests"
+	@$(BIN)/python -m pytest -m 'not slow'
+
+test-slow: models ## Run all the tests, the slow ones too
+	@$(BIN)/python -m pytest
+
+check: models ## What CI runs: formatter, linter, types, import contracts, tests
+	@echo "== Formatter"
+	@$(BIN)/ruff format --check .
+	@echo "== Linter"
+	@$(BIN)/ruff check .
+	@echo "== Types"
+	@$(BIN)/mypy
+	@echo "== Import contracts"
+	@$(BIN)/lint-imports --no-cache
+	@echo "== Tests"
+	@$(BIN)/python -m pytest -m 'not slow'
+
+format: $(READY) ## Format the code and sort its imports
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+clean: ## Remove the virtual environment and the demo's index
+	rm -rf $(VENV) .demo

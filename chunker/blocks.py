@@ -1,0 +1,159 @@
+"""From the document tree to what the packer packs: regions of units.
+
+Kept here: every non-blank character outside the left-out parts stands in exactly one unit; a region never reaches
+over a section boundary or a left-out part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from chunker.sentences import sentences
+from parsers.document import ROOT, Document, Kind, Node, leaves, left_out
+
+Span = tuple[int, int]
+
+_BLANK_LINES: Final = re.compile(r"\n(?:[^\S\n]*\n)+")
+_LINE_ENDS: Final = re.compile(r"\n+")
+
+
+@dataclass(slots=True)
+class Unit:
+    """What stays together if it can: a paragraph, a heading, a whole table, a code block.
+
+    Attributes:
+        start, end: its extent in the text, marks included.
+        header: of a table, the text of the header rows that it begins with.
+        header_rows: how many those are.
+        rows: of a table, the extents of its rows.
+    """
+
+    kind: Kind
+    start: int
+    end: int
+    node: Node
+    header: str = ""
+    header_rows: int = 0
+    rows: list[Span] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it stays in one chunk even where that leaves the chunk before it short."""
+        return self.kind in ("table", "code", "heading")
+
+
+@dataclass(slots=True)
+class Region:
+    """A run of units that may share chunks: one section's own text, up to a left-out part.
+
+    Attributes:
+        path: titles from the document's own down to the section.
+        section: ``[start, end)`` of the section; of the whole text outside any section.
+        joined: whether nothing left out stands between this region and the one before it.
+    """
+
+    path: tuple[str, ...]
+    section: Span
+    units: list[Unit]
+    joined: bool
+
+    @property
+    def only_headings(self) -> bool:
+        """Whether its headings have no body of their own."""
+        return all(unit.kind == "heading" for unit in self.units)
+
+
+def regions(document: Document, title: str) -> Iterator[Region]:
+    """The document's regions in reading order.
+
+    Args:
+        title: the document's own title or, for an untitled one, its base name.
+    """
+    nodes = document.nodes
+    reasons = left_out(document)
+    sections = _section_of_each(nodes)
+    region: Region | None = None
+    owner = ROOT
+    joined = True
+    for index in leaves(document):
+        if reasons[index] is not None:
+            if region is not None:
+                yield region
+            region, joined = None, False
+            continue
+        if region is None or owner != sections[index]:
+            if region is not None:
+                yield region
+            owner = sections[index]
+            region = Region(_path(nodes, owner, title), _section_span(document, owner), [], joined)
+            joined = True
+        _add_leaf(document.text, nodes, index, region.units)
+    if region is not None:
+        yield region
+
+
+def pieces(text: str, unit: Unit) -> list[Span]:
+    """Where a unit may be cut at first: sentences of prose, rows of a table, blank lines in code."""
+    if unit.kind == "heading":
+        return [(unit.start, unit.end)]
+    if unit.kind == "table":
+        return unit.rows
+    if unit.kind in ("code", "markup"):
+        return _split_at(_BLANK_LINES, text, unit.start, unit.end)
+    return [(unit.start + a, unit.start + b) for a, b in sentences(text[unit.start : unit.end])]
+
+
+def lines(text: str, span: Span) -> list[Span]:
+    """Where a piece that is alone over the budget is cut next: its lines."""
+    return _split_at(_LINE_ENDS, text, *span)
+
+
+def _split_at(pattern: re.Pattern[str], text: str, start: int, end: int) -> list[Span]:
+    cuts = [start, *(match.end() for match in pattern.finditer(text, start, end) if match.end() < end), end]
+    return [(a, b) for a, b in pairwise(cuts) if text[a:b].strip()] or [(start, end)]
+
+
+def _section_of_each(nodes: tuple[Node, ...]) -> list[int]:
+    """The innermost section around each node, or the node itself where it is a section."""
+    owners: list[int] = []
+    for index, node in enumerate(nodes):
+        owners.append(index if node.kind == "section" else (owners[node.parent] if node.parent != ROOT else ROOT))
+    return owners
+
+
+def _section_span(document: Document, section: int) -> Span:
+    return document.nodes[section].extent if section != ROOT else (0, len(document.text))
+
+
+def _path(nodes: tuple[Node, ...], section: int, title: str) -> tuple[str, ...]:
+    titles: list[str] = []
+    while section != ROOT:
+        titles.append(nodes[section].title or "")
+        section = nodes[section].parent
+    titles = [name for name in reversed(titles) if name]
+    return tuple(titles if titles and titles[0] == title else [title, *titles])
+
+
+def _add_leaf(text: str, nodes: tuple[Node, ...], index: int, units: list[Unit]) -> None:
+    node = nodes[index]
+    start, end = node.extent
+    blank = len(text[start:end]) - len(text[start:end].lstrip("\n"))
+    start, end = start + blank, start + len(text[start:end].rstrip())
+    if start >= end:
+        return
+    table = nodes[node.parent] if node.kind == "row" and node.parent != ROOT else None
+    if table is None:
+        units.append(Unit(node.kind, start, end, node))
+        return
+    if not units or units[-1].node is not table:
+        units.append(Unit("table", start, end, table))
+    unit = units[-1]
+    unit.end = end
+    unit.rows.append((start, end))
+    if node.header and unit.header_rows == len(unit.rows) - 1:
+        unit.header += ("\n" if unit.header else "") + text[start:end]
+        unit.header_rows += 1

@@ -1,0 +1,82 @@
+"""The chunk, its id, and the text that is indexed for it.
+
+Kept here: ``chunk.text == document.text[chunk.start:chunk.end]``; a chunk's id follows from the document's id, the
+chunk's text and how many equal texts stand before it in that document, and from nothing else; and the embedded text
+is put together in one place, so the embedder, BM25 and a reranker see the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of one document, as the chunker cuts it; it knows nothing of the document's id or place.
+
+    Attributes:
+        start, end: ``[start, end)`` in the document's text, in code points.
+        text: the document's text between them.
+        heading_path: titles from the document's own down to the section.
+        printed_path: the part of the heading path that goes into the embedded text.
+        header: the header rows of a split table, for a piece that does not hold them; empty otherwise.
+        place: where in the document, as a citation names it: headings and page, row, slide or line; may be empty.
+        tokens: tokens of ``text`` by the ruler, without special tokens.
+        section_start, section_end: ``[start, end)`` of the innermost section around the chunk.
+        cut: what had to be cut because it alone is over the budget (``sentence``, ``code``, ``row``, ``heading``);
+            empty otherwise.
+    """
+
+    start: int
+    end: int
+    text: str
+    heading_path: tuple[str, ...] = ()
+    printed_path: tuple[str, ...] = ()
+    header: str = ""
+    place: str = ""
+    tokens: int = 0
+    section_start: int = 0
+    section_end: int = 0
+    cut: str = ""
+
+
+def document_id(source: str, key: str) -> str:
+    """The id of a document: 32 hexadecimal digits from the source's configured name and the object's key."""
+    return _digest("document", source, key)
+
+
+def chunk_ids(document: str, chunks: Sequence[Chunk]) -> list[str]:
+    """Ids of one document's chunks, in order: 32 hexadecimal digits each.
+
+    Args:
+        document: the document's id.
+        chunks: all its chunks, in reading order.
+    """
+    seen: Counter[str] = Counter()
+    ids = []
+    for chunk in chunks:
+        ids.append(_digest("chunk", document, chunk.text, str(seen[chunk.text])))
+        seen[chunk.text] += 1
+    return ids
+
+
+PATH_SEPARATOR = " › "
+
+
+def prefix(note: str, chunk: Chunk) -> str:
+    """What stands before a chunk's text in its embedded text: note, printed heading path, repeated table header."""
+    parts = [note.strip(), PATH_SEPARATOR.join(chunk.printed_path), chunk.header]
+    return "".join(f"{part}\n" for part in parts if part)
+
+
+def embedded_text(note: str, chunk: Chunk) -> str:
+    """The text that goes to the embedder, to BM25 and to a reranker."""
+    return prefix(note, chunk) + chunk.text
+
+
+def _digest(*parts: str) -> str:
+    joined = b"".join(len(data).to_bytes(8, "big") + data for data in (part.encode() for part in parts))
+    return hashlib.sha256(joined).hexdigest()[:32]

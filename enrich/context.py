@@ -1,0 +1,290 @@
+"""What a note's prompt holds: the window around a chunk, and the prompt made of it.
+
+Kept here: a prompt is a function of the template and the window alone; the window holds the titles above and beside
+the chunk and a fixed number of characters of neighbouring text within its section, so an edit renews the notes whose
+window holds it and no others; and nothing in a document can close a mark of the prompt or open one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
+from typing import Final
+
+import msgspec
+
+from chunker.chunk import Chunk
+from chunker.sentences import sentences
+from parsers.document import ROOT, Document, left_out
+
+DEFAULT_TEMPLATE: Final = "note-1"
+OPENING: Final = 240  # code points; a longer first sentence says too much to stand in a note
+NARROWEST: Final = 200  # code points; a shorter passage is not cut again
+
+
+class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a document stands around a chunk in its prompt.
+
+    Attributes:
+        neighbours: code points of text before the chunk, and as many after it.
+        siblings: how many titles of sections beside the chunk's own, the nearest ones.
+        title: code points of each title; what is longer is cut at white space.
+    """
+
+    neighbours: int = 300
+    siblings: int = 6
+    title: int = 80
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a chunk when its note is written.
+
+    Attributes:
+        title: the document's title, or its base name where it has none.
+        heading_path: titles from below the document's own down to the section.
+        siblings: titles of sections beside the chunk's, in reading order.
+        before, after: neighbouring text within the section: ``before + text + after`` is one piece of the document.
+        text: the chunk's text.
+        opening: the first sentence of the section where it does not stand in the chunk; it goes into extractive
+            notes only, never into a prompt.
+    """
+
+    title: str
+    text: str
+    heading_path: tuple[str, ...] = ()
+    siblings: tuple[str, ...] = ()
+    before: str = ""
+    after: str = ""
+    opening: str = ""
+
+
+class Windows:
+    """The windows of one document's chunks; what they share is worked out once.
+
+    Args:
+        document: the parsed document.
+        title: its title, or its base name where it has none.
+        settings: how wide a window is.
+    """
+
+    def __init__(self, document: Document, title: str, settings: WindowSettings | None = None) -> None:
+        self._document = document
+        self._settings = settings or WindowSettings()
+        self._title = _shorten(title, self._settings.title)
+        self._reasons = left_out(document)
+        self._below = document.children()
+        self._sections = {node.extent: index for index, node in enumerate(document.nodes) if node.kind == "section"}
+        self._edges = self._boundaries()
+        self._siblings: dict[int, tuple[str, ...]] = {}
+        self._openings: dict[int, tuple[int, str]] = {}
+
+    def of(self, chunk: Chunk) -> Window:
+        """The window of one of the document's chunks."""
+        section = self._sections.get((chunk.section_start, chunk.section_end), ROOT)
+        path = [_shorten(title, self._settings.title) for title in chunk.heading_path]
+        before, after = self._neighbours(chunk)
+        return Window(
+            title=self._title,
+            heading_path=tuple(path[1:] if path[:1] == [self._title] else path),
+            siblings=self._beside(section),
+            before=before,
+            after=after,
+            text=chunk.text,
+            opening=self._opening(section, chunk),
+        )
+
+    def _boundaries(self) -> list[int]:
+        """Where sections and left-out parts begin and end; neighbouring text stops there."""
+        edges = {0, len(self._document.text)}
+        for node, reason in zip(self._document.nodes, self._reasons, strict=True):
+            if node.kind == "section" or reason is not None:
+                edges.update(node.extent)
+        return sorted(edges)
+
+    def _neighbours(self, chunk: Chunk) -> tuple[str, str]:
+        text, width = self._document.text, self._settings.neighbours
+        low = self._edges[max(0, bisect_right(self._edges, chunk.start) - 1)]
+        high = self._edges[min(len(self._edges) - 1, bisect_left(self._edges, chunk.end))]
+        start, end = max(low, chunk.start - width), min(high, chunk.end + width)
+        before, after = text[start : chunk.start], text[chunk.end : end]
+        if start > low and not text[start - 1].isspace():
+            before = _after_space(before)
+        if end < high and not text[end].isspace():
+            after = _before_space(after)
+        return before.lstrip(), after.rstrip()
+
+    def _beside(self, section: int) -> tuple[str, ...]:
+        if section == ROOT:
+            return ()
+        if section not in self._siblings:
+            self._siblings[section] = self._nearest(section)
+        return self._siblings[section]
+
+    def _nearest(self, section: int) -> tuple[str, ...]:
+        nodes, count = self._document.nodes, self._settings.siblings
+        family = [
+            index
+            for index in self._below[nodes[section].parent]
+            if nodes[index].kind == "section" and (self._reasons[index] is None or index == section)
+        ]
+        place = bisect_left(family, section)
+        first = max(0, min(place - count // 2, len(family) - count - 1))
+        near = [index for index in family[first : first + count + 1] if index != section][:count]
+        return tuple(title for index in near if (title := _shorten(nodes[index].title or "", self._settings.title)))
+
+    def _opening(self, section: int, chunk: Chunk) -> str:
+        if section not in self._openings:
+            self._openings[section] = self._first_sentence(section)
+        start, sentence = self._openings[section]
+        return sentence if start + len(sentence) <= chunk.start else ""
+
+    def _first_sentence(self, section: int) -> tuple[int, str]:
+        """Where the section's own first sentence begins and what it says; empty where it opens with no prose."""
+        nodes = self._document.nodes
+        for index in self._below.get(section, []):
+            node = nodes[index]
+            if node.kind in ("heading", "rule", "markup") or self._reasons[index] is not None:
+                continue
+            if node.kind != "paragraph":
+                break
+            text = self._document.text[node.start : node.end]
+            first = text[: sentences(text)[0][1]].strip() if text.strip() else ""
+            return (node.start, first) if first and len(first) <= OPENING else (0, "")
+        return 0, ""
+
+
+def window(document: Document, title: str, chunk: Chunk, settings: WindowSettings | None = None) -> Window:
+    """The window of a single chunk; for many chunks of a document, :class:`Windows` does the shared work once."""
+    return Windows(document, title, settings).of(chunk)
+
+
+def narrowed(window: Window) -> Iterator[Window]:
+    """Narrower and narrower windows, for an LLM whose context does not take a whole one.
+
+    First without neighbouring text, then without the titles beside it, then with half of the passage, and so on.
+    """
+    window = msgspec.structs.replace(window, before="", after="")
+    yield window
+    window = msgspec.structs.replace(window, siblings=())
+    yield window
+    while len(window.text) > NARROWEST:
+        half = window.text[: len(window.text) // 2]
+        window = msgspec.structs.replace(window, text=_before_space(half))
+        yield window
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt in the parts that a runtime needs apart.
+
+    Attributes:
+        instructions: the same for every prompt of a template.
+        shared: what the chunks of one section have in common; evaluated once for them by a runtime that can.
+        rest: what is this chunk's own; with ``shared`` before it, one message.
+        retry: stands in for ``rest`` at the second try, after a note was rejected; empty where there is none.
+    """
+
+    instructions: str
+    shared: str
+    rest: str
+    retry: str = ""
+
+
+class Template:
+    """A versioned prompt file, which makes prompts of windows.
+
+    Args:
+        name: the file's name without its ending, such as ``note-1``.
+        source: the file's text: parts named by lines ``=== instructions``, ``shared``, ``rest`` and ``retry``, with
+            fields of a window in braces. A line whose fields are all empty is left out.
+    """
+
+    def __init__(self, name: str, source: str) -> None:
+        self.name = name
+        self.fingerprint = f"{name}:{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+        pieces = re.split(r"^=== (\w+)\n", source, flags=re.MULTILINE)
+        self._parts = {part: body.strip() for part, body in zip(pieces[1::2], pieces[2::2], strict=True)}
+        if missing := {"instructions", "shared", "rest", "retry"} - self._parts.keys():
+            raise ValueError(f"prompt {name}: expected the parts {sorted(missing)} too, got {sorted(self._parts)}")
+        self._marks = _marks(self._parts.values())
+
+    def compose(self, window: Window) -> Prompt:
+        """The prompt for a window."""
+        fields = self._fields(window)
+        return Prompt(
+            instructions=self._parts["instructions"],
+            shared=_fill(self._parts["shared"], fields) + "\n",
+            rest=_fill(self._parts["rest"], fields),
+            retry=_fill(self._parts["retry"], fields),
+        )
+
+    def _fields(self, window: Window) -> Mapping[str, str]:
+        raw = {
+            "title": _one_line(window.title),
+            "path": " › ".join(map(_one_line, window.heading_path)),
+            "siblings": "; ".join(map(_one_line, window.siblings)),
+            "before": window.before.strip(),
+            "after": window.after.strip(),
+            "text": window.text.strip("\n"),
+        }
+        return {name: self._marks.sub(r"‹\1\2", value) for name, value in raw.items()}
+
+
+def load_template(name: str = DEFAULT_TEMPLATE) -> Template:
+    """A prompt file that comes with the program.
+
+    Raises:
+        ValueError: when there is no such file, naming those there are.
+    """
+    folder = resources.files("enrich").joinpath("prompts")
+    known = sorted(entry.name.removesuffix(".txt") for entry in folder.iterdir() if entry.name.endswith(".txt"))
+    if name not in known:
+        raise ValueError(f"no prompt is called {name!r}; there are {', '.join(known)}")
+    return Template(name, folder.joinpath(f"{name}.txt").read_text(encoding="utf-8"))
+
+
+def key(prompt: Prompt, llm_fingerprint: str) -> str:
+    """Under what a prompt's note is remembered: 64 hexadecimal digits of the exact prompt and the LLM's fingerprint."""
+    parts = (llm_fingerprint, prompt.instructions, prompt.shared, prompt.rest, prompt.retry)
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return hashlib.sha256(b"".join(len(data).to_bytes(8, "big") + data for data in encoded)).hexdigest()
+
+
+def _marks(parts: Iterable[str]) -> re.Pattern[str]:
+    """What in a document looks like one of the template's own marks, in any case and with any white space."""
+    names = sorted(set(re.findall(r"</(\w+)>", "\n".join(parts))))
+    alternatives = "|".join(map(re.escape, names)) or r"(?!)"
+    return re.compile(rf"<\s*(/?)\s*({alternatives})", re.IGNORECASE)
+
+
+def _fill(part: str, fields: Mapping[str, str]) -> str:
+    """A part with its fields filled in, in one pass: braces in a value mean nothing."""
+    lines = []
+    for line in part.split("\n"):
+        names = re.findall(r"\{(\w+)\}", line)
+        if not names or any(fields[name] for name in names):
+            lines.append(re.sub(r"\{(\w+)\}", lambda match: fields[match[1]], line))
+    return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _shorten(title: str, limit: int) -> str:
+    title = _one_line(title)
+    return title if len(title) <= limit else _before_space(title[: limit + 1]).rstrip()
+
+
+def _after_space(text: str) -> str:
+    """Without the word cut at its beginning; unchanged where there is no white space to cut at."""
+    match = re.search(r"\s", text)
+    return text[match.end() :] if match else text
+
+
+def _before_space(text: str) -> str:
+    """Without the word cut at its end; unchanged where there is no white space to cut at."""
+    match = re.search(r"\s\S*$", text)
+    return text[: match.start()] if match else text

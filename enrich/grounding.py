@@ -1,0 +1,170 @@
+"""Whether a note says only what its window says, and says something.
+
+Kept here: a name, number or identifier in a note that stands neither in the window nor in the headings makes it
+ungrounded; what a document says to the reader's LLM (an order and the rest of its paragraph) is no ground for
+anything, so a note that does what the document ordered has nothing to stand on; and a note that only copies the text
+or repeats the headings, which are printed beside it, is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Final
+
+import msgspec
+
+from chunker.sentences import sentences
+from enrich.context import Window
+from enrich.orders import without_orders
+from enrich.words import CONTENT, GENERIC, PARTS, WORD, content, fold, language, number, possessor, related
+
+SUPPORT: Final = 0.4  # of a note's content words; below it the note is about something else
+SUPPORT_NEAR_ORDERS: Final = 0.6  # where the window holds orders
+NEWS: Final = 2  # content words that a note must have beyond the title and the headings
+COPIED: Final = 0.8  # of a note's words in runs taken from the text; from there on it is a copy
+RUN: Final = 4  # words in a row that make a run
+
+_TOKEN: Final = re.compile(r"\S+")
+_EDGES: Final = ".,;:!?…。！？、，；：()[]{}<>«»„“”\"'‘’`*|"
+_THOUSANDS: Final = re.compile(r"(?<=\d)[,'’\u00a0\u202f](?=\d{3}(?!\d))")
+_DECIMAL: Final = re.compile(r"(?<=\d),(?=\d)")
+_ORDINAL: Final = re.compile(r"(?<=\d)(?:st|nd|rd|th|s|er|e|º|ª)$")
+_CAMEL: Final = re.compile(r"[a-zà-ÿ][A-Z]")
+_INNER: Final = re.compile(r"\w(?:_|::|\.(?=\w))\w|^_+\w|\w\(\)$")
+
+
+def quiet(window: Window) -> Window:
+    """The window without what the document says to an LLM that reads it."""
+    before, text, after = without_orders(window.before, window.text, window.after)
+    return msgspec.structs.replace(
+        window,
+        title=_calm(window.title),
+        heading_path=tuple(filter(None, map(_calm, window.heading_path))),
+        siblings=tuple(filter(None, map(_calm, window.siblings))),
+        before=before,
+        after=after,
+        text=text,
+        opening=_calm(window.opening),
+    )
+
+
+def _calm(line: str) -> str:
+    return without_orders(line)[0]
+
+
+def grounded(note: str, window: Window) -> str:
+    """Why a note is not to be kept beside its window's chunk; empty when it is."""
+    calm = quiet(window)
+    ground = _Ground(calm)
+    for name in _claims(note, ground):
+        if not ground.holds(name):
+            return (
+                f"names what is not there; {name!r} stands neither in the passage, nor around it, nor in the headings"
+            )
+    spoken, asked = language(note), language(calm.text)
+    if spoken and asked and spoken != asked:
+        return f"in another language; {spoken!r}, and the passage is in {asked!r}"
+    floor = SUPPORT if calm == window else SUPPORT_NEAR_ORDERS
+    if (share := ground.support(note)) < floor:
+        return f"about something else; {share:.0%} of its words have to do with the passage, {floor:.0%} are asked for"
+    return _says_nothing(note, calm)
+
+
+def _says_nothing(note: str, window: Window) -> str:
+    """Why a note adds nothing to the text and the headings; empty when it does."""
+    told = _Ground(Window(title=window.title, heading_path=window.heading_path, text=""))
+    news = [word for word in sorted(content(note)) if not told.knows(word)]
+    if len(news) < NEWS:
+        return f"says no more than the headings; beyond them it has {news}"
+    words = re.findall(r"\w+", fold(note))
+    for text in (window.text, window.before, window.after):
+        blocks = SequenceMatcher(None, words, re.findall(r"\w+", fold(text)), autojunk=False).get_matching_blocks()
+        copied = sum(block.size for block in blocks if block.size >= RUN)
+        if copied >= COPIED * len(words):
+            return f"a copy; {copied} of its {len(words)} words stand so in the text"
+    return ""
+
+
+class _Ground:
+    """The words that a note may use as names, and those it may be about."""
+
+    def __init__(self, window: Window) -> None:
+        parts = (window.title, *window.heading_path, *window.siblings, window.before, window.text, window.after)
+        whole = "\n".join(parts)
+        folded = fold(whole)
+        words = {possessor(word) for word in WORD.findall(folded)}
+        digits = " ".join(sorted(filter(None, map(number, words))))
+        self.text = _plain_numbers(f"{folded}\n{digits}")
+        self._known = content(whole) | words
+        self._stems: dict[str, list[str]] = {}
+        for word in sorted(self._known):
+            self._stems.setdefault(word[:CONTENT], []).append(word)
+        # German writes all nouns with capitals: there a capital names nothing.
+        self.capitals_name = language(whole) != "de"
+
+    def holds(self, name: str) -> bool:
+        """Whether a name, number or identifier stands in it, in this or an inflected form, whole or in parts."""
+        folded = _ORDINAL.sub("", _plain_numbers(possessor(fold(name))).removesuffix("()"))
+        if _stands(folded, self.text) or self.knows(folded):
+            return True
+        parts = [part for part in re.split(r"[^\w.]+|(?<=[^\W\d])\.(?=[^\W\d])", folded) if part]
+        if len(parts) <= 1:
+            parts = re.findall(r"\d+(?:\.\d+)*|[^\W\d]+", folded) if re.match(r"\d", folded) else []
+        return len(parts) > 1 and all(_stands(part, self.text) or self.knows(part) for part in parts)
+
+    def knows(self, word: str) -> bool:
+        """Whether a folded word stands in it, in this or an inflected form, or as digits for a number word."""
+        if word in self._known or any(related(word, other) for other in self._stems.get(word[:CONTENT], ())):
+            return True
+        return bool(number(word)) and _stands(number(word), self.text)
+
+    def support(self, note: str) -> float:
+        """The share of the note's content words that stand in it; 1 for a note without any."""
+        words = content(note)
+        return sum(1 for word in sorted(words) if self.knows(word)) / len(words) if words else 1.0
+
+
+def _claims(note: str, ground: _Ground) -> Iterator[str]:
+    """What a note says by name: numbers, identifiers, acronyms and capitalised words."""
+    for start, end in sentences(note):
+        first = True
+        for token in _TOKEN.findall(note[start:end]):
+            if bare := token.strip(_EDGES):
+                if _is_code(bare, token):
+                    yield bare
+                else:
+                    yield from _names(bare, first, ground)
+                first = False
+
+
+def _names(token: str, first: bool, ground: _Ground) -> Iterator[str]:
+    """The number words and capitalised words in a token; a sentence's first word counts unless many begin so."""
+    for word in WORD.findall(token):
+        name = possessor(word)
+        folded = fold(name)
+        names_something = folded not in GENERIC if first else ground.capitals_name
+        if number(folded) or (names_something and name[:1].isupper() and len(name) > 1 and folded not in PARTS):
+            yield name
+        first = False
+
+
+def _is_code(bare: str, token: str) -> bool:
+    """Whether a token is a number, an acronym or an identifier."""
+    letters = "".join(char for char in bare if char.isalpha())
+    return (
+        any(char.isdigit() for char in bare)
+        or (len(letters) > 1 and letters.isupper())
+        or bool(_CAMEL.search(bare))
+        or bool(_INNER.search(token.strip(",;:!?.")))
+    )
+
+
+def _stands(part: str, text: str) -> bool:
+    return bool(part) and re.search(rf"(?<![^\W_]){re.escape(part)}(?![^\W_])", text) is not None
+
+
+def _plain_numbers(text: str) -> str:
+    """Without marks between thousands, and with a decimal point for a decimal comma."""
+    return _DECIMAL.sub(".", _THOUSANDS.sub("", text))

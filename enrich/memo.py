@@ -1,0 +1,177 @@
+"""What a build remembers: the result of each stage by the digest of what it was made from.
+
+Kept here: an entry is written once and never changed; what is flushed survives a kill; a build asks for the keys it
+needs and computes those that are missing. LanceDB keeps the tables, so the memory can live wherever an index can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+Value = TypeVar("Value")
+
+ASK: Final = 2_000  # keys asked for in one query
+COMPACT_AT: Final = 40  # fragments above which a table is compacted at the end of a build
+INDEX_AT: Final = 20_000  # rows above which the keys get an index
+
+
+def memory_key(*parts: str) -> str:
+    """The key of a result: 32 hexadecimal digits from the digests and fingerprints that it was made from."""
+    joined = b"".join(len(data).to_bytes(8, "big") + data for data in (part.encode() for part in parts))
+    return hashlib.sha256(joined).hexdigest()[:32]
+
+
+class _Table(Generic[Value]):
+    """Keys and values in one LanceDB table."""
+
+    def __init__(self, db: Any, name: str, columns: list[tuple[str, pa.DataType]]) -> None:
+        self._schema = pa.schema([("key", pa.string()), *columns])
+        existing = name in set(db.list_tables(limit=1_000).tables)
+        self._table = db.open_table(name) if existing else db.create_table(name, schema=self._schema)
+
+    def get(self, keys: Iterable[str]) -> dict[str, Value]:
+        """The values of those keys that are known."""
+        found: dict[str, Value] = {}
+        for table in self._ask(keys, self._schema.names):
+            found.update(zip(table["key"].to_pylist(), self._unpack(table), strict=True))
+        return found
+
+    def known(self, keys: Iterable[str]) -> set[str]:
+        """Those keys that are known, without their values."""
+        return {key for table in self._ask(keys, ["key"]) for key in table["key"].to_pylist()}
+
+    def put(self, entries: Mapping[str, Value]) -> None:
+        """Remember results whose keys are not known yet; they are on disk when this returns."""
+        known = self.known(entries)
+        new = [key for key in entries if key not in known]
+        if new:
+            columns = self._pack([entries[key] for key in new])
+            self._table.add(pa.table([pa.array(new, pa.string()), *columns], schema=self._schema))
+
+    def tidy(self, keep: timedelta) -> None:
+        """Compact what many small writes left behind, and index the keys of a large table.
+
+        Args:
+            keep: superseded states younger than this stay, for whoever still reads them.
+        """
+        statistics = self._table.stats()
+        if statistics["fragment_stats"]["num_fragments"] > COMPACT_AT:
+            self._table.optimize(cleanup_older_than=keep)
+        if len(self) > INDEX_AT:
+            if not self._table.list_indices():
+                self._table.create_scalar_index("key")
+            else:
+                self._table.optimize(cleanup_older_than=keep)
+
+    def __len__(self) -> int:
+        return int(self._table.count_rows())
+
+    def _ask(self, keys: Iterable[str], columns: list[str]) -> Iterator[pa.Table]:
+        wanted = sorted(set(keys))
+        if not wanted or not len(self):
+            return
+        for start in range(0, len(wanted), ASK):
+            listed = ", ".join(f"'{_hex(key)}'" for key in wanted[start : start + ASK])
+            yield self._table.search().where(f"key IN ({listed})").select(columns).limit(ASK).to_arrow()
+
+    def _pack(self, values: Sequence[Value]) -> list[pa.Array]:
+        raise NotImplementedError
+
+    def _unpack(self, table: pa.Table) -> Iterable[Value]:
+        raise NotImplementedError
+
+
+class Memo(_Table[bytes]):
+    """Results kept as bytes, compressed.
+
+    Args:
+        db: a LanceDB connection.
+        name: of the table: ``documents``, ``chunks``, ``notes``.
+    """
+
+    def __init__(self, db: Any, name: str) -> None:
+        super().__init__(db, name, [("value", pa.large_binary())])
+
+    def _pack(self, values: Sequence[bytes]) -> list[pa.Array]:
+        return [pa.array([_compressed(value) for value in values], pa.large_binary())]
+
+    def _unpack(self, table: pa.Table) -> Iterable[bytes]:
+        return (_expanded(value) for value in table["value"].to_pylist())
+
+
+class Embedding(NamedTuple):
+    """What is remembered of an embedded text.
+
+    Attributes:
+        vector: (dimension,), float32.
+        tokens: of the text with prefix and special tokens, before the limit.
+        unknown: those among them that the model does not know.
+        runtime: id of the provenance of the vector.
+    """
+
+    vector: np.ndarray
+    tokens: int
+    unknown: int
+    runtime: str
+
+
+class VectorMemo(_Table[Embedding]):
+    """Vectors of one dimension.
+
+    Args:
+        db: a LanceDB connection.
+        dimension: of the vectors; each has its own table.
+    """
+
+    def __init__(self, db: Any, dimension: int) -> None:
+        self._dimension = dimension
+        super().__init__(
+            db,
+            f"vectors-{dimension}",
+            [
+                ("vector", pa.list_(pa.float32(), dimension)),
+                ("tokens", pa.int32()),
+                ("unknown", pa.int32()),
+                ("runtime", pa.string()),
+            ],
+        )
+
+    def _pack(self, values: Sequence[Embedding]) -> list[pa.Array]:
+        flat = np.stack([value.vector for value in values]).astype(np.float32, copy=False).reshape(-1)
+        return [
+            pa.FixedSizeListArray.from_arrays(pa.array(flat), self._dimension),
+            pa.array([value.tokens for value in values], pa.int32()),
+            pa.array([value.unknown for value in values], pa.int32()),
+            pa.array([value.runtime for value in values], pa.string()),
+        ]
+
+    def _unpack(self, table: pa.Table) -> Iterable[Embedding]:
+        matrix = np.concatenate(
+            [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in table["vector"].chunks] or [np.empty(0)]
+        ).reshape(-1, self._dimension)
+        columns = (table[name].to_pylist() for name in ("tokens", "unknown", "runtime"))
+        return map(Embedding, matrix, *columns)
+
+
+def _hex(key: str) -> str:
+    if not all(character in "0123456789abcdef" for character in key):
+        raise ValueError(f"a memory key is hexadecimal, not {key!r}")
+    return key
+
+
+def _compressed(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _expanded(data: bytes) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        return stream.read()  # type: ignore[no-any-return]

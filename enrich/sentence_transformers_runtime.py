@@ -1,0 +1,138 @@
+"""The runtime ``sentence-transformers``: a folder of that library, run by PyTorch in single precision.
+
+Kept here: nothing is looked up on a network; the folder's own pooling must be the one that the registry names; the
+model sees the token ids it is given and no others; and normalization is left to the embedder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from transformers.utils import logging as transformers_logging
+
+from enrich.embedder import Provenance, Vectors
+from enrich.models import EmbedderModel
+from parsers.errors import ModelError
+
+LIBRARIES: Final = ("sentence-transformers", "torch", "transformers")
+
+
+class SentenceTransformersRuntime:
+    """A model loaded from a folder in the layout of sentence-transformers.
+
+    Args:
+        model: what the registry says of it.
+        folder: holds its files, verified.
+        device: as PyTorch names it; None for a GPU where there is one.
+
+    Raises:
+        ModelError: when the folder cannot be loaded or is not what the registry says.
+    """
+
+    def __init__(self, model: EmbedderModel, folder: Path, device: str | None = None) -> None:
+        self._device: Final = _device(device)
+        network = _load(model, folder, self._device)
+        _check(model, folder, network)
+        self._modules: Final = [module for module in network if not isinstance(module, Normalize)]
+        # Models that number positions from the padding id (RoBERTa's kin) would be wrong with any other.
+        self._padding: Final = int(getattr(_config(network), "pad_token_id", None) or 0)
+        self._provenance: Final = Provenance(
+            runtime="sentence-transformers",
+            precision="fp32",
+            device=_device_name(self._device),
+            libraries={name: version(name) for name in LIBRARIES},
+        )
+
+    @property
+    def provenance(self) -> Provenance:
+        """What it is."""
+        return self._provenance
+
+    def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
+        """The pooled vectors, (n, dimension) in float32, of n lists of token ids with their special tokens."""
+        longest = max(len(ids) for ids in batch)
+        ids = np.full((len(batch), longest), self._padding, dtype=np.int64)
+        mask = np.zeros((len(batch), longest), dtype=np.int64)
+        for row, sequence in enumerate(batch):
+            ids[row, : len(sequence)] = sequence
+            mask[row, : len(sequence)] = 1
+        with torch.inference_mode():
+            features: dict[str, Any] = {
+                "input_ids": torch.from_numpy(ids).to(self._device),
+                "attention_mask": torch.from_numpy(mask).to(self._device),
+            }
+            for module in self._modules:
+                features = module(features)
+            vectors: Vectors = features["sentence_embedding"].float().cpu().numpy()
+        return vectors
+
+
+def _load(model: EmbedderModel, folder: Path, device: torch.device) -> SentenceTransformer:
+    try:
+        with _no_progress_bar():
+            network = SentenceTransformer(
+                str(folder),
+                device=str(device),
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"dtype": torch.float32},
+            )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError(
+            f"{model.name} in {folder} cannot be loaded by sentence-transformers: {error}",
+            "Check the registry's list of its files, and that its version of the library can read it.",
+        ) from error
+    network.eval()
+    return network
+
+
+def _check(model: EmbedderModel, folder: Path, network: SentenceTransformer) -> None:
+    """Check that the folder's pooling, dimension and longest input are those of the registry."""
+    poolings = [module.pooling_mode for module in network if isinstance(module, Pooling)]
+    if poolings != [model.pooling]:
+        raise ModelError(f"{model.name} in {folder}: expected pooling {model.pooling!r}, got {poolings}")
+    dimension = network.get_embedding_dimension()
+    if dimension != model.dimension:
+        raise ModelError(f"{model.name} in {folder}: expected dimension {model.dimension}, got {dimension}")
+    longest = getattr(_config(network), "max_position_embeddings", None)
+    if longest is not None and longest < model.limit:
+        raise ModelError(f"{model.name} in {folder}: its limit is {model.limit}, and it has only {longest} positions")
+
+
+def _config(network: SentenceTransformer) -> object:
+    """The transformer's configuration; of a model without one, nothing."""
+    return next((module.auto_model.config for module in network if isinstance(module, Transformer)), None)
+
+
+def _device(wanted: str | None) -> torch.device:
+    try:
+        device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise ModelError(f"unknown device {wanted!r}", "Use `cpu` or `cuda`.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"device {wanted!r} is asked for, and PyTorch finds no GPU", "Use `cpu`, or none.")
+    return device
+
+
+def _device_name(device: torch.device) -> str:
+    return f"cuda {torch.cuda.get_device_name(device)}" if device.type == "cuda" else device.type
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """The library draws a bar on standard error for a load of a tenth of a second."""
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

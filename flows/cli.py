@@ -1,0 +1,221 @@
+"""The command line: one face, each command a thin call into this package.
+
+Exit status: 0 done; 1 our own defect; 2 wrong use or settings; 3 published, and some documents failed; 4 a gate
+refused, nothing published; 5 another build holds the index; 130 interrupted. Progress and messages go to standard
+error; with ``--json`` the last line of standard output is one JSON object, for an error too.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, cast, get_args
+
+import typer
+
+from flows.settings import Mode, load_settings, prepare_prefect
+from parsers.errors import GristmillError
+
+STARTED: Final = time.time()
+SOME_FAILED: Final = 3
+INTERRUPTED: Final = 130
+
+app: Final = typer.Typer(
+    help="Turns a document store into a published search index, again and again, touching only what changed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Config = Annotated[Path | None, typer.Option("--config", help="Settings file; gristmill.toml by default.")]
+Index = Annotated[str | None, typer.Option("--index", help="Where the index is kept.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line of standard output.")]
+
+
+@app.command()
+def build(
+    source: Annotated[str | None, typer.Argument(help="The folder that holds the documents.")] = None,
+    index: Index = None,
+    config: Config = None,
+    as_json: Json = False,
+    allow_deletes: Annotated[
+        bool, typer.Option("--allow-deletes", help="Publish however many documents are gone from the source.")
+    ] = False,
+    new_source: Annotated[
+        bool, typer.Option("--new-source", help="Take a source into the index that it does not know yet.")
+    ] = False,
+    vectors_for: Annotated[
+        list[str] | None, typer.Option("--vectors-for", help="Only documents of this key pattern get vectors.")
+    ] = None,
+    notes: Annotated[str | None, typer.Option("--notes", help="Who writes notes: none, extractive or llm.")] = None,
+    no_notes: Annotated[bool, typer.Option("--no-notes", help="The same as --notes none.")] = False,
+    notes_limit: Annotated[
+        int | None, typer.Option("--notes-limit", help="Notes asked of the LLM in this build; the rest waits.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while building.")] = False,
+) -> None:
+    """One incremental build: look at what changed, check the result, publish it."""
+    settings = load_settings(
+        config,
+        source=source,
+        index=index,
+        vectors_for=vectors_for or None,
+        notes="none" if no_notes else notes,
+        notes_limit=notes_limit,
+    )
+    prepare_prefect()
+    from flows.build import BuildOptions
+    from flows.build import build as run
+
+    options = BuildOptions(allow_deletes=allow_deletes, new_source=new_source, quiet=quiet, started=STARTED)
+    report = run(settings, options)
+    from flows import printing
+
+    _finish(report, as_json, lambda: printing.build(report))
+    if report["documents"]["failed"]:
+        raise typer.Exit(SOME_FAILED)
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="Any text.")],
+    index: Index = None,
+    mode: Annotated[str, typer.Option("--mode", help="hybrid, dense or bm25.")] = "hybrid",
+    k: Annotated[int, typer.Option("-k", min=1, max=1_000, help="How many hits.")] = 10,
+    filters: Annotated[
+        list[str] | None, typer.Option("--filter", help="label=NAME, label!=NAME, key=NAME or key=FOLDER/*; all hold.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show each hit's rank in each channel.")] = False,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Ask the published index."""
+    from flows import printing
+    from flows.searching import ask
+
+    answer = ask(load_settings(config, index=index), query, _mode(mode), k, filters or [], STARTED)
+    _finish(answer, as_json, lambda: printing.hits(answer, explain=explain))
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="The file to look at.")],
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Parse and cut one file, and write nothing."""
+    from flows import printing
+    from flows.inspecting import inspect_file
+
+    found = inspect_file(file, load_settings(config))
+    _finish(found, as_json, lambda: printing.inspection(found))
+    if found["document"]["status"] in ("failed", "unsupported"):
+        raise typer.Exit(SOME_FAILED)
+
+
+@app.command()
+def status(index: Index = None, config: Config = None, as_json: Json = False) -> None:
+    """What is published, and which documents are not wholly in it."""
+    from flows import printing
+    from flows.standing import standing
+
+    found = standing(load_settings(config, index=index))
+    _finish(found, as_json, lambda: printing.standing(found))
+
+
+@app.command()
+def evaluate(
+    golden: Annotated[Path, typer.Argument(help="A golden set, one JSON object a line.")],
+    index: Index = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """How much of a golden set's answers the published index finds, by mode."""
+    from flows import printing
+    from flows.evaluate import evaluate as run
+
+    found = run(load_settings(config, index=index), golden)
+    _finish(found, as_json, lambda: printing.evaluation(found))
+
+
+@app.command()
+def models(
+    action: Annotated[str, typer.Argument(help="list, fetch or verify.")] = "list",
+    names: Annotated[list[str] | None, typer.Argument(help="Models; those of the settings by default.")] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """List the known models, fetch some into the model folder, or verify those there."""
+    from flows import printing
+    from flows.model_folder import run
+
+    found = run(load_settings(config), action, names or [], _say)
+    _finish(found, as_json, lambda: printing.models(found))
+
+
+@app.command()
+def doctor(config: Config = None, index: Index = None, as_json: Json = False) -> None:
+    """What this machine can do, with the remedy for each gap."""
+    from flows import printing
+    from flows.doctor import examine
+
+    found = examine(load_settings(config, index=index))
+    _finish(found, as_json, lambda: printing.checks(found))
+    if not found["ok"]:
+        raise typer.Exit(2)
+
+
+def main() -> None:
+    """The console script."""
+    signal.signal(signal.SIGTERM, _terminate)
+    as_json = "--json" in sys.argv
+    try:
+        app(standalone_mode=True)
+    except GristmillError as error:
+        _fail(error.message, error.remedy, error.exit_status, as_json)
+    except KeyboardInterrupt:
+        remedy = "Nothing was published; what was finished is remembered. Run the command again to go on."
+        _fail("interrupted", remedy, INTERRUPTED, as_json)
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise SystemExit(1) from None
+    except Exception as error:
+        traceback.print_exc()
+        _fail(
+            f"a defect of ours: {type(error).__name__}: {error}", "Please report it with the lines above.", 1, as_json
+        )
+
+
+def _finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
+    if as_json:
+        typer.echo(json.dumps(values, ensure_ascii=False))
+    else:
+        show()
+
+
+def _fail(message: str, remedy: str, status: int, as_json: bool) -> None:
+    typer.echo(f"gristmill: {message}." + (f"\n  {remedy}" if remedy else ""), err=True)
+    if as_json:
+        typer.echo(json.dumps({"error": message, "remedy": remedy, "exit_status": status}, ensure_ascii=False))
+    raise SystemExit(status)
+
+
+def _terminate(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _mode(text: str) -> Mode:
+    for mode in get_args(Mode):
+        if text == mode:
+            return cast(Mode, mode)
+    raise typer.BadParameter(f"{text!r} is none of hybrid, dense, bm25")
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)

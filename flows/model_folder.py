@@ -1,0 +1,61 @@
+"""The models that are known, fetched and verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from enrich.fetching import fetch, sources_of
+from enrich.models import AnyModel, ModelFolder, load_registry
+from flows.settings import Settings
+from parsers.errors import ModelError, UsageError
+
+
+def run(settings: Settings, action: str, names: list[str], say: Callable[[str], None]) -> dict[str, Any]:
+    """List, fetch or verify models.
+
+    Args:
+        action: ``list``, ``fetch`` or ``verify``.
+        names: of models; for ``fetch`` and ``verify`` those that the settings use by default, for ``list`` all.
+        say: told what is being done, a line at a time.
+
+    Raises:
+        UsageError: for another action.
+        ModelError: when a model cannot be fetched, or is not what its hashes say.
+    """
+    registry = load_registry(*settings.model_files)
+    folder = ModelFolder(settings.models_dir, settings.model_folders)
+    if action == "list":
+        chosen = [registry.get(name) for name in names] or list(registry)
+        return {"models": [_described(model, folder) for model in chosen]}
+    chosen = [registry.get(name) for name in names or used(settings)]
+    if action == "fetch":
+        for model in chosen:
+            fetch(model, folder, sources_of(model, settings.model_folders), say)
+    elif action == "verify":
+        for model in chosen:
+            say(f"{model.name}: {folder.find(model)} holds what its hashes say")
+    else:
+        raise UsageError(f"models: there is no action {action!r}", "Use list, fetch or verify.")
+    return {"models": [_described(model, folder) for model in chosen]}
+
+
+def used(settings: Settings) -> list[str]:
+    """The names of the models that the settings use."""
+    return list(dict.fromkeys([settings.embedder, settings.ruler]))
+
+
+def _described(model: AnyModel, folder: ModelFolder) -> dict[str, Any]:
+    try:
+        place, problem = str(folder.find(model)), ""
+    except ModelError as error:
+        place, problem = "", error.message
+    return {
+        "name": model.name,
+        "kind": type(model).__struct_config__.tag,
+        "licence": model.licence,
+        "bytes": model.size,
+        "folder": place,
+        "present": bool(place),
+        "problem": problem,
+    }

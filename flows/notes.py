@@ -1,0 +1,117 @@
+"""Who writes the notes of a build: nobody, the extractive rules, or the local LLM."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from enrich.context import Window
+from enrich.extractive import extractive
+from enrich.llm import NOTES_VERSION, NoteWriter
+from enrich.memo import memory_key
+from enrich.models import ModelFolder, find_llm, load_registry
+from enrich.note import Note
+from flows.settings import Settings
+
+
+class NoteMaker(Protocol):
+    """Makes notes of windows.
+
+    Attributes:
+        flush: how many notes are made before they are written to the memory; a kill loses no more.
+        limited: whether a build may be told to make only so many.
+    """
+
+    flush: int
+    limited: bool
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides a note besides its window."""
+
+    def keys(self, windows: Sequence[Window]) -> list[str]:
+        """Under what each window's note is remembered, in hexadecimal."""
+
+    def write(self, windows: Sequence[Window]) -> list[Note]:
+        """The notes, in the order of the windows."""
+
+
+def open_notes(settings: Settings, count: Callable[[str], int]) -> NoteMaker | None:
+    """What the settings say; None for no notes.
+
+    Args:
+        count: counts tokens as the chunker does.
+
+    Raises:
+        ModelError: when the LLM is unknown or missing.
+    """
+    if settings.notes == "extractive":
+        return ExtractiveNotes(settings.note_reserve, count)
+    return LLMNotes(settings) if settings.notes == "llm" else None
+
+
+class ExtractiveNotes:
+    """Notes by rule.
+
+    Args:
+        budget: tokens a note may have.
+        count: counts them.
+    """
+
+    flush: int = 2_000
+    limited: bool = False
+
+    def __init__(self, budget: int, count: Callable[[str], int]) -> None:
+        self._budget: Final = budget
+        self._count: Final = count
+
+    @property
+    def fingerprint(self) -> str:
+        """Rules and budget."""
+        return f"extractive:{NOTES_VERSION}:{self._budget}"
+
+    def keys(self, windows: Sequence[Window]) -> list[str]:
+        """From what the rules look at, and the fingerprint."""
+        return [
+            memory_key(self.fingerprint, window.title, *window.heading_path, "", window.text, window.opening)
+            for window in windows
+        ]
+
+    def write(self, windows: Sequence[Window]) -> list[Note]:
+        """The notes, in the order of the windows."""
+        return [extractive(window, self._budget, self._count) for window in windows]
+
+
+class LLMNotes:
+    """Notes by the local LLM; the model is loaded with the first one."""
+
+    flush: int = 16
+    limited: bool = True
+
+    def __init__(self, settings: Settings) -> None:
+        from enrich.llama_runtime import LlamaRuntime
+
+        folder = ModelFolder(settings.models_dir, settings.model_folders)
+        model, path = find_llm(settings.llm, load_registry(*settings.model_files), folder)
+        self._writer = NoteWriter(
+            LlamaRuntime(
+                path,
+                threads=settings.llm_threads or os.cpu_count() or 1,
+                gpu_layers=settings.llm_gpu_layers,
+                weights=model.files_of("weights")[0].sha256,
+            )
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """LLM, prompt file, sampling and rules."""
+        return self._writer.fingerprint
+
+    def keys(self, windows: Sequence[Window]) -> list[str]:
+        """From the exact prompt and the fingerprint."""
+        return [self._writer.key(self._writer.prompt(window)) for window in windows]
+
+    def write(self, windows: Sequence[Window]) -> list[Note]:
+        """The notes, in the order of the windows."""
+        return self._writer.write([self._writer.prompt(window) for window in windows], windows)

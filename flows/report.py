@@ -1,0 +1,176 @@
+"""What a build has done, and saying so while it does it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A document that is not wholly in the index, and why."""
+
+    key: str
+    status: str
+    reason: str
+
+
+class UnknownTokens(msgspec.Struct, frozen=True):
+    """A document that the embedder can hardly read.
+
+    Attributes:
+        share: of its tokens that the embedder does not know, from 0 to 1.
+    """
+
+    key: str
+    share: float
+
+
+class BuildReport(msgspec.Struct, kw_only=True):
+    """A build in figures; its JSON is what ``gristmill build --json`` prints.
+
+    Attributes:
+        published: whether this build published a new revision; false where nothing had changed.
+        documents: ``added``, ``changed``, ``unchanged``, ``removed`` in this build; ``partial``, ``empty``,
+            ``failed`` of all that the source holds now.
+        chunks: ``total`` now; ``added``, ``removed`` in this build (a rewritten chunk counts as neither).
+        work: what was really done: ``fetched``, ``parsed``, ``chunked`` in documents; ``notes``, ``embedded`` in
+            texts; ``rows_written`` in rows.
+        truncated: embedded texts over the embedder's limit, whose ends are in no vector.
+        unknown: documents with more unknown tokens than the settings allow without a word.
+        seconds: by stage; ``total`` from the start of the command.
+        checks: each gate with its figure.
+    """
+
+    generation: str = ""
+    revision: int = 0
+    published: bool = False
+    documents: dict[str, int] = msgspec.field(
+        default_factory=lambda: dict.fromkeys(
+            ("added", "changed", "unchanged", "removed", "partial", "empty", "failed"), 0
+        )
+    )
+    chunks: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(("total", "added", "removed"), 0))
+    work: dict[str, int] = msgspec.field(
+        default_factory=lambda: dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
+    )
+    failures: list[Failure] = msgspec.field(default_factory=list)
+    truncated: int = 0
+    unknown: list[UnknownTokens] = msgspec.field(default_factory=list)
+    checks: dict[str, str] = msgspec.field(default_factory=dict)
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the time of a block to a stage."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
+
+    def as_json(self) -> dict[str, Any]:
+        """The report in builtin types, seconds to the millisecond."""
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        values["seconds"] = {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}
+        return values
+
+
+class Progress:
+    """Says on standard error what is being done: bars in a terminal, a line now and then otherwise.
+
+    Args:
+        quiet: say nothing.
+        every: seconds between two lines of the same stage.
+    """
+
+    def __init__(self, *, quiet: bool = False, every: float = 10.0) -> None:
+        self._console: Final = Console(stderr=True, quiet=quiet, highlight=False)
+        self._every = every
+        self._bars: Bars | None = None
+        self._task: Any = None
+        self._said = 0.0
+        self._begun = time.perf_counter()
+        self._totals = (0, 0)
+        self._done = (0, 0)
+        self._noted = 0
+        self._noting = 0.0
+        self._embedded = 0
+        self._embedding = 0.0
+
+    def say(self, text: str) -> None:
+        """One line, at once."""
+        if self._bars is not None:
+            self._bars.console.print(text, markup=False)
+        else:
+            self._console.print(text, markup=False, soft_wrap=True)
+
+    @contextmanager
+    def documents(self, count: int, size: int) -> Iterator[None]:
+        """Show the way through so many documents of so many bytes."""
+        self._totals, self._begun = (count, size), time.perf_counter()
+        if self._console.is_terminal and not self._console.quiet:
+            self._bars = Bars(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f}%  {task.fields[what]}"),
+                TimeElapsedColumn(),
+                console=self._console,
+            )
+            self._task = self._bars.add_task("building", total=max(1, size), what="")
+        try:
+            if self._bars is not None:
+                self._bars.start()
+            yield
+        finally:
+            if self._bars is not None:
+                self._bars.stop()
+            self._bars = None
+
+    def advance(self, documents: int, size: int) -> None:
+        """So many more documents and bytes are done."""
+        self._done = (self._done[0] + documents, self._done[1] + size)
+        self._show("documents", last=self._done[0] >= self._totals[0])
+
+    def embedded(self, texts: int, seconds: float) -> None:
+        """So many more texts were embedded in so many seconds."""
+        self._embedded += texts
+        self._embedding += seconds
+        self._show("embedding")
+
+    def noted(self, notes: int, seconds: float) -> None:
+        """So many more notes were asked for in so many seconds."""
+        self._noted += notes
+        self._noting += seconds
+        self._show("notes")
+
+    def _show(self, stage: str, *, last: bool = False) -> None:
+        rate = ""
+        if self._noted:
+            rate += f", {self._noted:,} notes at {self._noting / self._noted:.1f} s each"
+        if self._embedded:
+            rate += f", {self._embedded:,} chunks embedded at {self._embedded / max(self._embedding, 1e-9):.0f}/s"
+        megabytes = self._done[1] / 1e6
+        speed = megabytes / max(time.perf_counter() - self._begun, 1e-9)
+        text = (
+            f"{self._done[0]:,} of {self._totals[0]:,} documents, {megabytes:.1f} of {self._totals[1] / 1e6:.1f} MB"
+            f" at {speed:.2f} MB/s{rate}"
+        )
+        if self._bars is not None:
+            self._bars.update(self._task, completed=self._done[1], what=text)
+        elif last or time.perf_counter() - self._said > self._every:
+            self._said = time.perf_counter()
+            self.say(f"  {text}")
+
+
+def flush_output() -> None:
+    """Have everything printed so far leave the process."""
+    sys.stdout.flush()
+    sys.stderr.flush()

@@ -1,0 +1,144 @@
+"""The settings of a build and of a search, and the only place that reads the environment.
+
+They come, later ones over earlier ones, from the defaults, ``gristmill.toml``, ``GRISTMILL_…`` variables and the
+command line's flags. Secrets come from the environment alone and are no settings.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from parsers.errors import UsageError
+
+SETTINGS_FILE = "gristmill.toml"
+
+
+class LabelRule(BaseModel):
+    """Labels for the documents whose key matches a pattern; beside those that a document carries itself."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    match: str
+    labels: list[str]
+
+
+class Guards(BaseModel):
+    """When a gate refuses to publish."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    removed_count: int = Field(20, ge=0, description="documents that may be gone at once, whatever their share")
+    removed_share: float = Field(0.2, ge=0, le=1, description="share of the documents that may be gone at once")
+    failed_count: int = Field(20, ge=0, description="documents that may fail, whatever their share")
+    failed_share: float = Field(0.5, ge=0, le=1, description="share of the documents that may fail")
+    unknown_share: float = Field(0.2, ge=0, le=1, description="share of unknown tokens above which a document is named")
+
+
+class Settings(BaseSettings):
+    """Everything that can be set; unknown names are refused."""
+
+    model_config = SettingsConfigDict(env_prefix="GRISTMILL_", env_nested_delimiter="__", extra="forbid")
+
+    source: str | None = Field(None, description="the document store: a folder")
+    source_name: str = Field("default", description="the source's name; document ids come from it and the key")
+    index: str = Field("index", description="where the index is kept")
+    include: list[str] = Field(["*"], description="key patterns of which a document must match one; * also matches /")
+    exclude: list[str] = Field([], description="key patterns of which it must match none")
+    labels: list[LabelRule] = Field([], description="labels by key pattern")
+
+    models_dir: Path = Field(
+        default_factory=lambda: platformdirs.user_cache_path("gristmill") / "models",
+        description="the model folder",
+    )
+    model_folders: list[Path] = Field([], description="folders to look for model files in before anything is fetched")
+    model_files: list[Path] = Field([], description="further models.toml files")
+    embedder: str = Field("all-MiniLM-L6-v2", description="name of the embedding model")
+    ruler: str = Field("all-MiniLM-L6-v2", description="the model whose tokenizer and limit the chunker counts with")
+    device: str | None = Field(None, description="cpu, cuda, cuda:1 …; the GPU where there is one by default")
+    batch_tokens: int | None = Field(None, ge=256, description="padded tokens the embedder takes at a time")
+    vectors_for: list[str] = Field(["*"], description="key patterns of the documents that get vectors, not BM25 alone")
+
+    notes: Literal["none", "extractive", "llm"] = Field("none", description="who writes the chunks' notes")
+    llm: str = Field("Qwen2.5-Coder-0.5B-Instruct", description="the model that writes them, or the path of a GGUF")
+    llm_threads: int | None = Field(None, ge=1, description="CPU threads of the LLM; all by default")
+    llm_gpu_layers: int = Field(0, ge=-1, description="layers of the LLM on a GPU, -1 for all")
+    notes_limit: int | None = Field(None, ge=0, description="notes asked of the LLM in one build; the rest waits")
+    note_neighbours: int = Field(300, ge=0, description="characters of text before and after a chunk in its prompt")
+    note_reserve: int = Field(40, ge=0, description="tokens of a chunk's budget kept free for a note")
+    path_share: float = Field(0.25, ge=0, le=0.5, description="share of the budget a printed heading path may take")
+
+    batch_bytes: int = Field(8_000_000, ge=1, description="bytes of documents worked on at a time")
+    batch_documents: int = Field(500, ge=1, description="documents worked on at a time")
+    guards: Guards = Guards()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags over variables over the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load_settings(file: Path | None = None, **flags: Any) -> Settings:
+    """The settings in force.
+
+    Args:
+        file: a settings file; ``gristmill.toml`` in the working folder by default, where there is one.
+        flags: what the command line says; None for what it does not.
+
+    Raises:
+        UsageError: naming each setting that is wrong and where it was read.
+    """
+    path = file or Path(SETTINGS_FILE)
+    if file is not None and not file.is_file():
+        raise UsageError(f"settings file {file}: there is no such file", "Check the path given with --config.")
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    try:
+        return FromFile(**{name: value for name, value in flags.items() if value is not None})
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"settings file {path} is not TOML: {error}", "Correct that line.") from error
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise UsageError(
+            f"settings: {wrong}", f"Look at {path}, at the GRISTMILL_ variables and at the flags."
+        ) from error
+
+
+def prepare_prefect() -> None:
+    """Have Prefect run here quietly and send nothing anywhere. To be called before Prefect is imported.
+
+    What the environment already says stays. The temporary server of a flow without a server of its own gets time to
+    start on a busy machine (Prefect's own limit of 20 s was seen to be too short on two busy cores), and keeps
+    its database beside the models' cache rather than in the user's home.
+    """
+    quiet: dict[str, str] = {
+        "DO_NOT_TRACK": "1",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
+        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_CLI_COLORS": "false",
+        "PREFECT_HOME": str(platformdirs.user_cache_path("gristmill") / "prefect"),
+        "LANCE_LOG": "error",
+        "RUST_LOG": "error",
+    }
+    for name, value in quiet.items():
+        os.environ.setdefault(name, value)
+
+
+Mode = Literal["hybrid", "dense", "bm25"]

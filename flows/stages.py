@@ -1,0 +1,263 @@
+"""What happens to a batch of documents at each stage. Each asks the memory and computes what is missing.
+
+A batch is a list of entries; what a stage makes is remembered under a key, and the entries carry the keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from chunker.chunk import Chunk, embedded_text
+from chunker.split import split
+from enrich.context import Window, Windows, WindowSettings
+from enrich.memo import Embedding, memory_key
+from enrich.note import Note, fit
+from flows.document_rows import DocumentRows, document_rows, row_without_chunks
+from flows.plan import Entry
+from flows.workshop import Workshop
+from indexes.rows import to_table
+from parsers.document import Document
+from parsers.registry import fingerprint, media_type, read
+
+FLUSH: Final = 512  # texts embedded before their vectors are written to the memory
+
+_CHUNKS: Final = msgspec.json.Decoder(list[Chunk])
+_NOTE: Final = msgspec.json.Decoder(Note)
+
+
+def fetch(shop: Workshop, batch: list[Entry]) -> None:
+    """Bytes into the scratch folder, under their digest, unless what they parse to is known already."""
+    for entry in batch:
+        if entry.failed:
+            entry.fail(entry.status, entry.reason)
+        elif not _parsed_before(shop, entry):
+            _fetch_one(shop, entry)
+
+
+def parse(shop: Workshop, batch: list[Entry]) -> None:
+    """Documents into the memory."""
+    fresh: dict[str, bytes] = {}
+    for entry in batch:
+        path = shop.scratch / entry.bytes_digest
+        if entry.failed or entry.touched or entry.document in fresh or not entry.bytes_digest or not path.exists():
+            continue
+        document = read(entry.key, path.read_bytes())
+        shop.report.work["parsed"] += 1
+        if document.status in ("failed", "unsupported"):
+            entry.fail(document.status, document.reason)
+        else:
+            fresh[entry.document] = document.encode()
+    for path in {shop.scratch / entry.bytes_digest for entry in batch if entry.bytes_digest}:
+        path.unlink(missing_ok=True)
+    shop.documents.put(fresh)
+
+
+def chunk(shop: Workshop, batch: list[Entry]) -> None:
+    """Chunks into the memory, a document's as one value."""
+    documents = shop.documents.get(entry.document for entry in batch if entry.live)
+    decoded: dict[str, Document] = {}
+    for entry in batch:
+        if entry.live and entry.document not in documents:
+            _lost(entry)
+        elif entry.live:
+            document = decoded.setdefault(entry.document, Document.decode(documents[entry.document]))
+            entry.read(document)
+            entry.chunks = memory_key(entry.document, entry.title, shop.chunker_fingerprint)
+    known = shop.chunks.known(entry.chunks for entry in batch if entry.live)
+    fresh: dict[str, bytes] = {}
+    for entry in batch:
+        if entry.live and entry.chunks not in known and entry.chunks not in fresh:
+            chunks = split(decoded[entry.document], entry.title, shop.ruler, shop.chunker)
+            fresh[entry.chunks] = msgspec.json.encode(chunks)
+            shop.report.work["chunked"] += 1
+    shop.chunks.put(fresh)
+
+
+def note(shop: Workshop, batch: list[Entry]) -> None:
+    """Notes into the memory, a few at a time, so that a kill loses no more."""
+    maker = shop.notes
+    if maker is None:
+        return
+    windows: dict[str, Window] = {}
+    documents = shop.documents.get(entry.document for entry in batch if entry.live)
+    for entry, chunks in _with_chunks(shop, batch):
+        document = Document.decode(documents[entry.document])
+        around = Windows(document, entry.title, WindowSettings(neighbours=shop.settings.note_neighbours))
+        own = [around.of(one) for one in chunks]
+        entry.notes = maker.keys(own)
+        windows.update(zip(entry.notes, own, strict=True))
+    known = shop.note_memo.known(windows)
+    missing = [key for key in windows if key not in known]
+    if maker.limited and shop.settings.notes_limit is not None:
+        missing = missing[: max(0, shop.settings.notes_limit - shop.report.work["notes"])]
+    for start in range(0, len(missing), maker.flush):
+        keys = missing[start : start + maker.flush]
+        begun = time.perf_counter()
+        written = maker.write([windows[key] for key in keys])
+        made = {key: msgspec.json.encode(one) for key, one in zip(keys, written, strict=True) if one.final}
+        shop.note_memo.put(made)
+        shop.report.work["notes"] += len(keys)
+        shop.progress.noted(len(keys), time.perf_counter() - begun)
+    finished = shop.note_memo.known(windows)
+    for entry in batch:
+        entry.unfinished = any(key not in finished for key in entry.notes)
+
+
+def embed(shop: Workshop, batch: list[Entry]) -> None:
+    """Vectors into the memory, a few hundred at a time, so that a kill loses no more."""
+    texts: dict[str, str] = {}
+    notes = _notes(shop, batch)
+    for entry, chunks in _with_chunks(shop, batch):
+        texts.update((_vector_key(shop, text), text) for text in _texts(shop, entry, chunks, notes[entry.key]))
+    known = shop.vectors.known(texts) if texts else set()
+    missing = [key for key in texts if key not in known]
+    for start in range(0, len(missing), FLUSH):
+        keys = missing[start : start + FLUSH]
+        begun = time.perf_counter()
+        encoded = shop.embedder.encode([texts[key] for key in keys])
+        runtime = shop.record_runtime()
+        shop.vectors.put(
+            {
+                key: Embedding(encoded.vectors[i], int(encoded.tokens[i]), int(encoded.unknown[i]), runtime)
+                for i, key in enumerate(keys)
+            }
+        )
+        shop.report.work["embedded"] += len(keys)
+        shop.progress.embedded(len(keys), time.perf_counter() - begun)
+
+
+def write(shop: Workshop, batch: list[Entry]) -> None:
+    """The difference between these documents' rows and those in the index, into both stores and the catalog."""
+    live = list(_with_chunks(shop, batch))
+    notes = _notes(shop, batch)
+    keys = {_vector_key(shop, text) for entry, chunks in live for text in _texts(shop, entry, chunks, notes[entry.key])}
+    embeddings = shop.vectors.get(keys) if keys else {}
+    made = [_made(shop, entry, chunks, notes[entry.key], embeddings) for entry, chunks in live]
+    if made:
+        rows = to_table(
+            [row for one in made for row in one.rows],
+            [vector for one in made for vector in one.vectors],
+            shop.embedder.dimension,
+        )
+        written = shop.draft.replace([one.catalog_row.document_id for one in made], rows)
+        shop.report.chunks["added"] += written.added
+        shop.report.chunks["removed"] += written.removed
+        shop.report.work["rows_written"] += written.added + written.rewritten
+    entries = [entry for entry, _ in live] + [entry for entry in batch if not entry.live]
+    catalog_rows = [one.catalog_row for one in made]
+    catalog_rows += [row_without_chunks(shop, entry) for entry in batch if not entry.live]
+    changed = []
+    for entry, row in zip(entries, catalog_rows, strict=True):
+        _count(shop, entry)
+        shop.note_status(row)
+        if entry.touched:
+            shop.touched.append(row)
+        elif row != entry.row or not shop.continues:
+            changed.append(row)
+    if changed:
+        shop.draft.catalog.put(changed)
+    shop.progress.advance(len(batch), sum(entry.object.size for entry in batch))
+
+
+def _parsed_before(shop: Workshop, entry: Entry) -> bool:
+    """Whether the bytes that the catalog knows are still those of the source, and their document is remembered."""
+    if not entry.bytes_digest or not entry.media_type:
+        return False
+    entry.document = _document_key(entry)
+    return bool(shop.documents.known([entry.document]))
+
+
+def _fetch_one(shop: Workshop, entry: Entry) -> None:
+    try:
+        data = shop.source.fetch(entry.key)
+    except OSError as error:
+        entry.fail("failed", f"cannot be read: {error.strerror or error}", transient=True)
+        return
+    if data is None:
+        entry.fail("failed", "it was gone when it was to be fetched: removed during the build", transient=True)
+        return
+    shop.report.work["fetched"] += 1
+    entry.bytes_digest = hashlib.sha256(data).hexdigest()
+    entry.media_type = media_type(entry.key, data)
+    entry.touched = _same_as_before(shop, entry)
+    if not entry.touched:
+        entry.document = _document_key(entry)
+        if not shop.documents.known([entry.document]):
+            (shop.scratch / entry.bytes_digest).write_bytes(data)
+
+
+def _same_as_before(shop: Workshop, entry: Entry) -> bool:
+    row = entry.row
+    return (
+        row is not None
+        and row.version != ""
+        and row.bytes_digest == entry.bytes_digest
+        and row.recipe == shop.recipe(entry.key, entry.media_type)
+        and shop.continues
+    )
+
+
+def _document_key(entry: Entry) -> str:
+    return memory_key(entry.bytes_digest, entry.media_type, fingerprint(entry.media_type))
+
+
+def _lost(entry: Entry) -> None:
+    """The last good document is not remembered any more: its rows stay as they are, where they are."""
+    entry.document = ""
+
+
+def _with_chunks(shop: Workshop, batch: list[Entry]) -> Iterator[tuple[Entry, list[Chunk]]]:
+    """The live entries of a batch with their chunks."""
+    encoded = shop.chunks.get(entry.chunks for entry in batch if entry.live)
+    for entry in batch:
+        if entry.live:
+            yield entry, _CHUNKS.decode(encoded[entry.chunks])
+
+
+def _vector_key(shop: Workshop, text: str) -> str:
+    return memory_key(text, shop.embedder.fingerprint)
+
+
+def _notes(shop: Workshop, batch: list[Entry]) -> dict[str, list[str]]:
+    """The notes of each live entry's chunks within their reserve, by key; empty where there is none."""
+    encoded = shop.note_memo.get(key for entry in batch for key in entry.notes) if shop.notes else {}
+    fitted: dict[str, str] = {}
+    for key, value in encoded.items():
+        text = _NOTE.decode(value).text
+        fitted[key] = fit(text, shop.settings.note_reserve, shop.ruler.count) if text else ""
+    return {entry.key: [fitted.get(key, "") for key in entry.notes] for entry in batch}
+
+
+def _texts(shop: Workshop, entry: Entry, chunks: Sequence[Chunk], notes: Sequence[str]) -> Iterator[str]:
+    """The embedded texts of a document's chunks; none for a document that BM25 alone finds."""
+    if shop.embeds(entry.key):
+        for position, one in enumerate(chunks):
+            yield embedded_text(notes[position] if notes else "", one)
+
+
+def _made(
+    shop: Workshop,
+    entry: Entry,
+    chunks: Sequence[Chunk],
+    notes: Sequence[str],
+    embeddings: Mapping[str, Embedding],
+) -> DocumentRows:
+    texts = _texts(shop, entry, chunks, notes)
+    own: list[Embedding | None] = [embeddings[_vector_key(shop, text)] for text in texts]
+    own = own or [None] * len(chunks)
+    shop.seen_runtimes.update(embedding.runtime for embedding in own if embedding)
+    shop.report.truncated += sum(embedding.tokens > shop.embedder.limit for embedding in own if embedding)
+    return document_rows(shop, entry, chunks, notes or [""] * len(chunks), own)
+
+
+def _count(shop: Workshop, entry: Entry) -> None:
+    """Whether a document counts as added, changed or unchanged; a failed one whose old version stays is unchanged."""
+    if entry.touched or (entry.failed and entry.row is not None):
+        shop.report.documents["unchanged"] += 1
+    elif not entry.failed:
+        shop.report.documents["added" if entry.row is None else "changed"] += 1

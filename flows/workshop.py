@@ -1,0 +1,213 @@
+"""What a build works with, opened once and only when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from chunker.split import ChunkerSettings
+from chunker.split import fingerprint as chunker_fingerprint
+from chunker.tokens import Ruler
+from enrich.embedder import Embedder, open_embedder
+from enrich.memo import Memo, VectorMemo, memory_key
+from enrich.models import ModelFolder, Registry, load_registry
+from flows.notes import NoteMaker, open_notes
+from flows.report import BuildReport, Failure, Progress, UnknownTokens
+from flows.ruler import open_ruler
+from flows.settings import Settings
+from flows.sources import Source, open_source
+from indexes.analysis import fingerprint as analysis_fingerprint
+from indexes.catalog import Row
+from indexes.generation import Draft
+from indexes.storage import Storage, as_store_error
+from parsers.errors import UsageError
+from parsers.registry import fingerprint
+
+KEEP_MEMORY: Final = timedelta(hours=1)  # superseded states of the memory stay this long for whoever reads them
+
+
+class Workshop:
+    """The source, the memory, the models and the index of one build.
+
+    Args:
+        settings: of the build.
+        storage: the index's place, which the build holds.
+        report: what the build has done so far.
+        progress: says so while it does it.
+    """
+
+    def __init__(self, settings: Settings, storage: Storage, report: BuildReport, progress: Progress) -> None:
+        if settings.source is None:
+            raise UsageError("no source is given", "Name it: gristmill build FOLDER, or `source` in the settings.")
+        self.settings: Final = settings
+        self.storage: Final = storage
+        self.report: Final = report
+        self.progress: Final = progress
+        self.published: Final = storage.pointer()
+        self.scratch: Final[Path] = storage.scratch()
+        self.source: Final[Source] = open_source(
+            settings.source, settings.source_name, settings.include, settings.exclude
+        )
+        self.seen_runtimes: Final[set[str]] = set()
+        self.touched: Final[list[Row]] = []
+        self._recipes: dict[tuple[str, bool, tuple[str, ...]], str] = {}
+
+    @cached_property
+    def registry(self) -> Registry:
+        """The known models."""
+        return load_registry(*self.settings.model_files)
+
+    @cached_property
+    def models(self) -> ModelFolder:
+        """Where the models lie."""
+        return ModelFolder(self.settings.models_dir, self.settings.model_folders)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The embedder; its runtime is loaded with the first vector."""
+        return open_embedder(
+            self.settings.embedder,
+            self.registry,
+            self.models,
+            device=self.settings.device,
+            batch_tokens=self.settings.batch_tokens,
+        )
+
+    @cached_property
+    def ruler(self) -> Ruler:
+        """What the chunker counts with."""
+        return open_ruler(self.settings)
+
+    @cached_property
+    def chunker(self) -> ChunkerSettings:
+        """The chunker's settings."""
+        return ChunkerSettings(note_reserve=self.settings.note_reserve, path_share=self.settings.path_share)
+
+    @cached_property
+    def chunker_fingerprint(self) -> str:
+        """What decides the cuts besides document and title."""
+        return chunker_fingerprint(self.ruler, self.chunker)
+
+    @cached_property
+    def documents(self) -> Memo:
+        """Parsed documents."""
+        return Memo(self.storage.memory(), "documents")
+
+    @cached_property
+    def chunks(self) -> Memo:
+        """Chunks of a document, as one value."""
+        return Memo(self.storage.memory(), "chunks")
+
+    @cached_property
+    def notes(self) -> NoteMaker | None:
+        """Who writes the notes; None for nobody."""
+        return open_notes(self.settings, self.ruler.count)
+
+    @cached_property
+    def note_memo(self) -> Memo:
+        """Notes by their exact prompt."""
+        return Memo(self.storage.memory(), "notes")
+
+    @cached_property
+    def vectors(self) -> VectorMemo:
+        """Vectors by embedded text and embedder."""
+        return VectorMemo(self.storage.memory(), self.embedder.dimension)
+
+    @cached_property
+    def runtime_records(self) -> Memo:
+        """What each runtime was that ever made a vector, by the id of its provenance."""
+        return Memo(self.storage.memory(), "runtimes")
+
+    @cached_property
+    def draft(self) -> Draft:
+        """The next revision, as this build writes it."""
+        return Draft(
+            self.storage,
+            self.published,
+            embedder=self.settings.embedder,
+            fingerprint=self.embedder.fingerprint,
+            dimension=self.embedder.dimension,
+        )
+
+    @property
+    def continues(self) -> bool:
+        """Whether the build goes on with the published generation."""
+        return self.published is not None and self.published.embedder_fingerprint == self.embedder.fingerprint
+
+    @property
+    def has_draft(self) -> bool:
+        """Whether anything was written."""
+        return "draft" in self.__dict__
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the published BM25 index was made by other rules than today's, and must be written anew."""
+        return self.published is not None and self.continues and self.published.analysis != analysis_fingerprint()
+
+    def record_runtime(self) -> str:
+        """Remember what makes the vectors now, and return the id of its provenance."""
+        provenance = self.embedder.provenance
+        if provenance.id not in self.seen_runtimes:
+            self.runtime_records.put({provenance.id: msgspec.json.encode(provenance, order="sorted")})
+            self.seen_runtimes.add(provenance.id)
+        return provenance.id
+
+    def runtimes(self) -> dict[str, dict[str, Any]]:
+        """What made the vectors of the next revision, by the id of the provenance."""
+        known = dict(self.published.runtimes) if self.published is not None and self.continues else {}
+        records = self.runtime_records.get(self.seen_runtimes - known.keys())
+        return known | {key: msgspec.json.decode(record) for key, record in sorted(records.items())}
+
+    def tidy(self) -> None:
+        """Compact the memory."""
+        for memo in (self.documents, self.chunks, self.note_memo, self.vectors):
+            memo.tidy(KEEP_MEMORY)
+
+    def raise_clearly(self, error: Exception) -> None:
+        """Raise the clear error behind one that a store raised for want of space or rights, if it is one."""
+        clear = as_store_error(self.storage.address, error)
+        if clear is not None:
+            raise clear from error
+
+    def close(self) -> None:
+        """Let go of what a broken-off build left open."""
+        if self.has_draft:
+            self.draft.close()
+
+    def embeds(self, key: str) -> bool:
+        """Whether a document gets vectors."""
+        return any(fnmatchcase(key, pattern) for pattern in self.settings.vectors_for)
+
+    def labels(self, key: str) -> list[str]:
+        """The labels that the settings give a document."""
+        rules: Iterable[list[str]] = (rule.labels for rule in self.settings.labels if fnmatchcase(key, rule.match))
+        return sorted({label for labels in rules for label in labels})
+
+    def note_status(self, row: Row) -> None:
+        """Count a document's status into the report, and name what is not wholly in the index."""
+        if row.status != "ok":
+            name = "failed" if row.status == "unsupported" else row.status
+            self.report.documents[name] += 1
+            self.report.failures.append(Failure(row.key, row.status, row.reason))
+        share = row.unknown / row.tokens if row.tokens else 0.0
+        if share > self.settings.guards.unknown_share:
+            self.report.unknown.append(UnknownTokens(row.key, round(share, 3)))
+
+    def recipe(self, key: str, media_type: str) -> str:
+        """Digest of everything that decides a document's rows besides its bytes and its key."""
+        choice = (media_type, self.embeds(key), tuple(self.labels(key)))
+        if choice not in self._recipes:
+            self._recipes[choice] = memory_key(
+                fingerprint(media_type),
+                self.chunker_fingerprint,
+                self.notes.fingerprint if self.notes is not None else "",
+                self.embedder.fingerprint if choice[1] else "",
+                *choice[2],
+            )
+        return self._recipes[choice]

@@ -1,0 +1,1 @@
+"""Measuring an index against questions whose answers are known."""

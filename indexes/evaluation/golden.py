@@ -1,0 +1,170 @@
+"""Golden questions: what is asked, and where in the documents the answers stand.
+
+Kept here: a quote is resolved against the text that is indexed, each time; one that is not found exactly once is a loud
+error and never a miss.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from parsers.errors import UsageError
+
+_QUOTES: Final = "\"'“”„‟‘’‚‛«»‹›`´"
+_DASHES: Final = "-‐‑‒–—―−"
+_LIGATURES: Final = {"ffi": "ﬃ", "ffl": "ﬄ", "ff": "ﬀ", "fi": "ﬁ", "fl": "ﬂ", "st": "ﬆ", "ft": "ﬅ"}
+_PARTS: Final = re.compile(
+    rf"(?P<space>\s+)|(?P<quote>[{_QUOTES}])|(?P<dash>[{_DASHES}])|ffi|ffl|ff|fi|fl|st|ft|[\s\S]"
+)
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage that answers a question, or a part of the answer.
+
+    Attributes:
+        doc: key of the document below the source's root.
+        start, end: ``[start, end)`` in the decoded file with LF, in code points; or
+        quote: the passage's words.
+        groups: spans that share a label are alternatives; a span without one is a requirement of its own.
+    """
+
+    doc: str
+    start: int | None = None
+    end: int | None = None
+    quote: str = ""
+    groups: list[str] = []
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A question with the spans that answer it; without spans it cannot be answered from the corpus."""
+
+    id: str
+    question: str
+    category: str = ""
+    spans: list[Span] = []
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A resolved span: ``[start, end)`` in a document's text."""
+
+    doc: str
+    start: int
+    end: int
+
+
+Requirement = list[Place]  # alternatives, one of which is enough
+
+
+def load_golden(path: Path) -> list[Question]:
+    """The questions of a file, one JSON object a line.
+
+    Raises:
+        UsageError: naming the line that is none, or an id that stands twice.
+    """
+    questions: dict[str, Question] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise UsageError(f"golden set {path} cannot be read: {error.strerror}", "Check the path.") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            question = msgspec.json.decode(line, type=Question)
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"{path}:{number}: no golden question: {error}", "Correct that line.") from error
+        if question.id in questions:
+            raise UsageError(f"{path}:{number}: the id {question.id} stands twice", "Give it another id.")
+        questions[question.id] = question
+    return list(questions.values())
+
+
+def requirements(question: Question, texts: dict[str, str]) -> list[Requirement]:
+    """What must be found to answer a question.
+
+    Args:
+        texts: the indexed text of each document that a span names, by its key.
+
+    Raises:
+        UsageError: when a span's document is not in the index, or its quote is not found exactly once.
+    """
+    alone: list[Requirement] = []
+    grouped: dict[str, Requirement] = {}
+    for span in question.spans:
+        place = _resolve(question.id, span, texts)
+        for label in span.groups:
+            grouped.setdefault(label, []).append(place)
+        if not span.groups:
+            alone.append([place])
+    return alone + list(grouped.values())
+
+
+def _resolve(question: str, span: Span, texts: dict[str, str]) -> Place:
+    if span.doc not in texts:
+        raise UsageError(
+            f"question {question}: document {span.doc} is not in the index", "Build the index of its source."
+        )
+    text = texts[span.doc]
+    if span.start is not None and span.end is not None:
+        if not 0 <= span.start < span.end <= len(text):
+            raise UsageError(
+                f"question {question}: [{span.start}, {span.end}) is not in {span.doc} of {len(text)} characters",
+                "Correct the span.",
+            )
+        return Place(span.doc, span.start, span.end)
+    found = [match.span() for match in quote_pattern(span.quote).finditer(text)]
+    if len(found) != 1:
+        raise UsageError(
+            f"question {question}: its quote stands {len(found)} times in {span.doc}: {span.quote[:80]!r}",
+            "Quote words that stand there exactly once.",
+        )
+    return Place(span.doc, *found[0])
+
+
+def quote_pattern(quote: str) -> re.Pattern[str]:
+    """Finds a quote whatever its white space, quotes, dashes, ligatures and case."""
+    pieces: list[str] = []
+    for match in _PARTS.finditer(quote.strip()):
+        part = match.group()
+        if match["space"]:
+            pieces.append(r"\s+")
+        elif match["quote"]:
+            pieces.append(f"[{_QUOTES}]")
+        elif match["dash"]:
+            pieces.append(f"[{_DASHES}]")
+        elif part in _LIGATURES:
+            pieces.append(f"(?:{part}|{_LIGATURES[part]})")
+        else:
+            pieces.append(re.escape(part))
+    return re.compile("".join(pieces), re.IGNORECASE)
+
+
+def covers(start: int, end: int, place: Place, *, midpoint: bool) -> bool:
+    """Whether a chunk at ``[start, end)`` of the same document holds a span: all of it, or its middle."""
+    if midpoint:
+        return start <= (place.start + place.end) // 2 < end
+    return start <= place.start and place.end <= end
+
+
+def first_ranks(
+    needed: Sequence[Requirement], hits: Sequence[tuple[str, int, int]], *, midpoint: bool
+) -> list[int | None]:
+    """The 1-based rank of the first hit that covers each requirement; None where no hit does.
+
+    Args:
+        hits: ``(key, start, end)`` by rank.
+    """
+    ranks: list[int | None] = []
+    for places in needed:
+        found = (
+            rank
+            for rank, (key, start, end) in enumerate(hits, 1)
+            if any(place.doc == key and covers(start, end, place, midpoint=midpoint) for place in places)
+        )
+        ranks.append(next(found, None))
+    return ranks

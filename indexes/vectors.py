@@ -1,0 +1,346 @@
+"""The table of chunk rows in LanceDB: what is stored of a chunk, and search by vector.
+
+Kept here: no chunk id stands twice; a diff is applied with every count checked, by a scan that trusts no index; rows
+without a vector never answer a search by vector; no version is pruned unless the caller names the time before which
+versions may go; and a view of a version never changes.
+
+Every write makes a version of its own, so a diff is whole only once :meth:`ChunkTable.apply` has returned: whoever
+publishes names the version that it returned, and whoever finds a later one at the head puts the table back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import lancedb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from lancedb.expr import Expr, col
+from lancedb.index import BTree, IvfFlat, LabelList
+
+from indexes import rows
+from parsers.errors import StoreError
+
+TABLE: Final = "chunks"
+IDS_AT_ONCE: Final = 5_000  # ids in one condition: 0.1 s to delete or fetch that many of 110,000
+SCAN_ROWS: Final = 65_536  # rows in a batch of a scan over short columns
+# Up to here a search reads every vector: 15 to 20 ms, as long as a search through the index takes. 110,000 rows took
+# 200 ms and more, nearly all of it reading vectors, and rows without one count too: they are stored as zeros.
+EXACT_ROWS: Final = 10_000
+STALE_SHARE: Final = 0.05  # of the rows not in an index before it is made again; they are searched one by one till then
+PARTITION: Final = 4_096  # vectors in a partition of the index
+PROBES: Final = 32  # partitions searched: all of them, so exactly, up to 131,072 vectors
+SAMPLES: Final = 64  # vectors a partition to find its centre from; the default, 256, took 5 to 10 times as long
+MINIMUM_VECTORS: Final = 256  # LanceDB cannot find centres among fewer
+# LanceDB takes the age of what may be pruned, not a time, and counts it from when it gets there.
+PRUNE_MARGIN: Final = timedelta(hours=1)
+_FOREVER: Final = timedelta(days=36_500)  # optimize() prunes what is older than 7 days unless told otherwise
+
+
+class Applied(NamedTuple):
+    """What a diff did: rows removed, rows that stood there before and were written again, new rows, and the version."""
+
+    deleted: int
+    updated: int
+    inserted: int
+    version: int
+
+
+class ChunkTable:
+    """The rows of one generation.
+
+    Made by :meth:`create`, :meth:`open` and :meth:`checkout`. One writer at a time: LanceDB lets two write at once, the
+    counts then disagree and the diff is refused.
+    """
+
+    def __init__(self, db: lancedb.DBConnection, table: Any, *, writable: bool = True) -> None:
+        self._db = db
+        self._table = table
+        self._writable = writable
+
+    @classmethod
+    def create(cls, db: lancedb.DBConnection, dimension: int) -> ChunkTable:
+        """An empty table for vectors of that many numbers.
+
+        Raises:
+            StoreError: when there is one already, or it cannot be written.
+        """
+        with _store("create the table"):
+            return cls(db, db.create_table(TABLE, schema=rows.schema(dimension)))
+
+    @classmethod
+    def open(cls, db: lancedb.DBConnection, version: int | None = None) -> ChunkTable:
+        """The table at its head, for reading and writing; with a version, a view of that one for reading alone.
+
+        Raises:
+            StoreError: when there is no table, no such version, or it has other columns than this program writes.
+        """
+        with _store("open the table"):
+            table = db.open_table(TABLE)
+            if version is not None:
+                table.checkout(version)
+            opened = cls(db, table, writable=version is None)
+            if not table.schema.equals(rows.schema(opened.dimension)):
+                raise StoreError(f"table {TABLE} has other columns than this version writes", "Build a new index.")
+            return opened
+
+    @property
+    def version(self) -> int:
+        """The version that is read, or at the head the last one written."""
+        return int(self._table.version)
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers a vector has."""
+        return int(self._table.schema.field("vector").type.list_size)
+
+    def checkout(self, version: int) -> ChunkTable:
+        """A view of a version, for reading alone.
+
+        Raises:
+            StoreError: when there is no such version, as after a pruning.
+        """
+        return ChunkTable.open(self._db, version)
+
+    def restore(self, version: int) -> int:
+        """Put the head back to what a version held, and return the version that now stands there.
+
+        Where the head is that version already nothing is written; otherwise this makes a new one, so call it when
+        there is something to write.
+
+        Raises:
+            ValueError: when this is a view.
+            StoreError: when there is no such version.
+        """
+        if not self._writable:
+            raise ValueError(f"a view of version {self.version} cannot be put back to version {version}")
+        with _store(f"put the table back to version {version}"):
+            self._table.checkout_latest()
+            if self.version != version:
+                self._table.restore(version)
+        return self.version
+
+    def version_time(self, version: int) -> datetime:
+        """When a version was written.
+
+        Raises:
+            StoreError: when there is no such version.
+        """
+        with _store("list the table's versions"):
+            for entry in self._table.list_versions():
+                if entry["version"] == version:
+                    written: datetime = entry["timestamp"]
+                    return written.astimezone(UTC)  # LanceDB gives local time without a zone
+        raise StoreError(f"version {version} of the table {TABLE} is not there", "Read a kept revision.")
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return int(self._table.count_rows())
+
+    def count_vectors(self) -> int:
+        """How many rows have a vector."""
+        # Looking for null vectors reads every one of them: 400 ms for 110,000 rows, against 10 by provenance.
+        return int(self._table.count_rows("provenance != ''"))
+
+    def apply(self, delete_ids: Iterable[str], written: pa.Table) -> Applied:
+        """Apply one diff: remove rows, and write rows, in place of those that stand there under the same ids.
+
+        Args:
+            delete_ids: chunk ids to remove; ids that are not there are passed over.
+            written: rows as :func:`indexes.rows.to_table` makes them.
+
+        Raises:
+            ValueError: when the rows break a rule of :func:`indexes.rows.check`, or an id is both removed and written.
+            StoreError: when a count does not come out; the head then holds a half-applied diff, to be put back.
+        """
+        rows.check(written, self.dimension)
+        gone, kept = sorted(set(delete_ids)), written["chunk_id"].to_pylist()
+        rows.check_ids(gone)
+        if not set(gone).isdisjoint(kept):
+            raise ValueError(f"{len(set(gone).intersection(kept))} chunk ids are both to be removed and to be written")
+        with _store("apply a diff to the table"):
+            before = self.count()
+            present = self._present([*gone, *kept]) if before else set()
+            deleted = self._delete_checked([name for name in gone if name in present])
+            updated = self._delete_checked([name for name in kept if name in present])
+            if kept:
+                self._table.add(written)
+            expected, found = before - deleted - updated + len(kept), self.count()
+        if found != expected:
+            raise StoreError(f"table {TABLE} has {found} rows after a diff, expected {expected}", "Build again.")
+        return Applied(deleted, updated, len(kept) - updated, self.version)
+
+    def delete_documents(self, document_ids: Iterable[str]) -> int:
+        """Remove all rows of these documents and return how many there were."""
+        ids = sorted(set(document_ids))
+        rows.check_ids(ids)
+        with _store("remove documents from the table"):
+            return sum(self._delete(condition) for condition in _conditions("document_id", ids))
+
+    def stamps(self) -> Iterator[pa.RecordBatch]:
+        """Batches of (chunk_id, row_digest) of all rows, in no order."""
+        return self.rows(["chunk_id", "row_digest"], SCAN_ROWS)
+
+    def stamps_of(self, document_ids: Iterable[str]) -> dict[str, str]:
+        """Row digests by chunk id, of the rows of these documents."""
+        ids = sorted(set(document_ids))
+        rows.check_ids(ids)
+        found: dict[str, str] = {}
+        with _store("read the table"):
+            for condition in _conditions("document_id", ids):
+                part = self._table.search().where(condition).select(["chunk_id", "row_digest"]).to_arrow()
+                found.update(zip(part["chunk_id"].to_pylist(), part["row_digest"].to_pylist(), strict=True))
+        return found
+
+    def rows(self, columns: Sequence[str], batch_size: int = 1_024) -> Iterator[pa.RecordBatch]:
+        """These columns of all rows, a batch at a time; a batch has at most ``batch_size`` rows."""
+        with _store("read the table"):
+            yield from self._table.search().select(list(columns)).to_batches(batch_size)
+
+    def fetch(self, chunk_ids: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
+        """These columns of these rows, in the order asked.
+
+        Raises:
+            StoreError: when one of them is not there.
+        """
+        rows.check_ids(chunk_ids)
+        wanted = list(dict.fromkeys(["chunk_id", *columns]))
+        found: dict[str, dict[str, Any]] = {}
+        with _store("read the table"):
+            for condition in _conditions("chunk_id", list(dict.fromkeys(chunk_ids))):
+                for row in self._table.search().where(condition).select(wanted).to_arrow().to_pylist():
+                    found[row["chunk_id"]] = row
+        for name in chunk_ids:
+            if name not in found:
+                raise StoreError(
+                    f"chunk {name} is not in version {self.version} of the table {TABLE}",
+                    "Run `gristmill verify`, then `gristmill repair`.",
+                )
+        return [{column: found[name][column] for column in columns} for name in chunk_ids]
+
+    def dense(
+        self, vector: npt.NDArray[np.float32], k: int, where: str | None = None, *, exact: bool = False
+    ) -> list[tuple[str, float]]:
+        """The ``k`` rows whose vectors lie nearest, as (chunk id, cosine), equal cosines by rising chunk id.
+
+        Args:
+            vector: shape (dimension,).
+            where: a condition on rows, as :func:`indexes.filters.to_sql` writes it; applied before ranking.
+            exact: read every vector, whatever index there is.
+
+        Raises:
+            ValueError: when the vector has another shape, is not finite or all zero.
+        """
+        length = np.linalg.norm(vector)
+        if vector.shape != (self.dimension,) or not np.isfinite(length) or length == 0:
+            raise ValueError(f"expected {self.dimension} finite numbers, not all zero, got shape {vector.shape}")
+
+        def ask(depth: int) -> list[tuple[float, str]]:
+            query = self._table.search(vector, vector_column_name="vector").distance_type("cosine")
+            query = query.minimum_nprobes(PROBES).maximum_nprobes(0)  # more of them where a filter leaves too few
+            query = query.bypass_vector_index() if exact else query
+            query = query.where(where) if where else query
+            found = query.select(["chunk_id", "_distance"]).limit(depth).to_arrow()
+            scores = (1.0 - found["_distance"].to_numpy().astype(np.float64)).tolist()
+            return list(zip(scores, found["chunk_id"].to_pylist(), strict=True))
+
+        with _store("search the table"):
+            return rows.best(ask, lambda names: names, k)
+
+    def refresh_indexes(self) -> int:
+        """Make indexes where they pay and again where they are stale; return the version at the head.
+
+        For the builder, at the end of its writes: until then new rows are found one by one, and correctly. Below
+        ``EXACT_ROWS`` no index is made; it and small changes to an indexed table write nothing.
+        """
+        total = self.count()
+        if total >= EXACT_ROWS:
+            with _store("index the table"):
+                for column in ("chunk_id", "document_id", "key"):
+                    if self._stale(column, total):
+                        self._table.create_index(column, config=BTree(), replace=True)
+                if self._stale("labels", total):
+                    self._table.create_index("labels", config=LabelList(), replace=True)
+                vectors = self.count_vectors()
+                if vectors >= MINIMUM_VECTORS and self._stale("vector", total):
+                    self._table.create_index("vector", config=_vector_index(vectors), replace=True)
+        return self.version
+
+    def fragments(self) -> int:
+        """In how many pieces the rows lie; each diff that writes rows adds one."""
+        return int(self._table.stats()["fragment_stats"]["num_fragments"])
+
+    def optimize(self, prune_before: datetime | None = None) -> int:
+        """Merge pieces, add new rows to the indexes, drop old versions; return the version at the head.
+
+        Merging copies the rows it merges, all of them where there are fewer than a million, so this is for once in
+        many builds. Searches give the same afterwards.
+
+        Args:
+            prune_before: versions written an hour and more before may go, except the head; aware of its time zone.
+                None keeps all.
+
+        Raises:
+            ValueError: when that time is still to come.
+        """
+        if prune_before is not None and prune_before >= datetime.now(UTC):
+            raise ValueError(f"versions may be pruned up to a past time, got {prune_before}")
+        with _store("optimize the table"):
+            self._table.optimize(cleanup_older_than=_FOREVER)
+            if prune_before is not None:
+                self._table.optimize(cleanup_older_than=datetime.now(UTC) - prune_before + PRUNE_MARGIN)
+        return self.version
+
+    def _stale(self, column: str, total: int) -> bool:
+        """Whether a column has no index, or one that does not know too many rows."""
+        for index in self._table.list_indices():
+            if index.columns == [column]:
+                return bool(self._table.index_stats(index.name).num_unindexed_rows > STALE_SHARE * total)
+        return True
+
+    def _present(self, ids: Sequence[str]) -> set[str]:
+        """Which of these chunk ids are there.
+
+        By a scan of the column: an index that had lost rows would hide them here and leave their ids twice.
+        """
+        wanted = pa.array(ids, pa.string())
+        found: set[str] = set()
+        if ids:
+            for batch in self.rows(["chunk_id"], SCAN_ROWS):
+                names = batch["chunk_id"]
+                found.update(names.filter(pc.is_in(names, wanted)).to_pylist())
+        return found
+
+    def _delete_checked(self, ids: Sequence[str]) -> int:
+        """Remove rows that are there, each once."""
+        deleted = sum(self._delete(condition) for condition in _conditions("chunk_id", ids))
+        if deleted != len(ids):
+            raise StoreError(f"table {TABLE} removed {deleted} rows, expected {len(ids)}", "Build again.")
+        return deleted
+
+    def _delete(self, condition: Expr) -> int:
+        return int(self._table.delete(condition).num_deleted_rows)
+
+
+def _conditions(column: str, ids: Sequence[str]) -> Iterator[Expr]:
+    """Conditions that together hold for the rows with these ids."""
+    for first in range(0, len(ids), IDS_AT_ONCE):
+        yield col(column).isin(ids[first : first + IDS_AT_ONCE])
+
+
+def _vector_index(vectors: int) -> IvfFlat:
+    return IvfFlat(distance_type="cosine", num_partitions=max(1, vectors // PARTITION), sample_rate=SAMPLES)
+
+
+@contextmanager
+def _store(what: str) -> Iterator[None]:
+    """Say what could not be done where LanceDB only says why."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        raise StoreError(f"cannot {what}: {error}", "Check that the index is there, whole and writable.") from error

@@ -1,0 +1,154 @@
+"""What the styles of a Word document say about its paragraphs.
+
+Kept here: a heading is known by its outline level, set on the paragraph or anywhere along the chain of styles it is
+based on, or by the name of a built-in heading style, which the file keeps in English whatever the language of Word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from lxml.etree import _Element
+
+W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_BODY_LEVEL: Final = 9  # ECMA-376 part 1, 17.3.1.20: levels 0 to 8 are headings, 9 is body text
+_HEADING: Final = re.compile(r"heading\s?([1-9])", re.IGNORECASE)
+_CHAIN: Final = 20  # styles along one chain; a longer one is a loop
+
+
+class Style(msgspec.Struct, frozen=True):
+    """A paragraph style.
+
+    Attributes:
+        name: its name in the file; of a built-in style the English one, in lower case here.
+        base: id of the style it is based on; empty for none.
+        outline: its own outline level from 0; None where it says nothing.
+        number: its own numbering, ``(numId, ilvl)``; None where it says nothing.
+        header_row: whether it sets off the first row of a table.
+    """
+
+    name: str
+    base: str = ""
+    outline: int | None = None
+    number: tuple[str | None, int | None] | None = None
+    header_row: bool = False
+
+
+class Styles:
+    """The styles of one document.
+
+    Args:
+        root: the root of its styles part; None where it has none.
+    """
+
+    def __init__(self, root: _Element | None) -> None:
+        self._styles: dict[str, Style] = {}
+        self._default = ""
+        for element in root.iterfind(f"{W}style") if root is not None else ():
+            identifier = element.get(f"{W}styleId", "")
+            self._styles[identifier] = _style(element)
+            if element.get(f"{W}type") == "paragraph" and is_on(element.get(f"{W}default", "0")):
+                self._default = identifier
+
+    def chain(self, identifier: str | None) -> Iterator[Style]:
+        """A style and those it is based on, nearest first; the default style for a paragraph that names none."""
+        current = self._default if identifier is None else identifier
+        for _ in range(_CHAIN):
+            style = self._styles.get(current)
+            if style is None:
+                if current:
+                    yield Style(name=current.casefold())  # not defined in the file: its id is all there is
+                return
+            yield style
+            current = style.base
+
+    def heading_level(self, properties: _Element | None) -> int | None:
+        """Level of a heading from 1; None for body text.
+
+        Args:
+            properties: the paragraph's ``w:pPr``.
+        """
+        own = _outline(properties)
+        if own is not None:
+            return own + 1 if own < _BODY_LEVEL else None
+        for style in self.chain(style_id(properties)):
+            if style.outline is not None:
+                return style.outline + 1 if style.outline < _BODY_LEVEL else None
+            match = _HEADING.fullmatch(style.name)
+            if match:
+                return int(match.group(1))
+        return None
+
+    def named(self, properties: _Element | None, *names: str) -> bool:
+        """Whether a paragraph's style, or one it is based on, has one of these names (``*`` at the end: begins so)."""
+        for style in self.chain(style_id(properties)):
+            for name in names:
+                if style.name == name or (name.endswith("*") and style.name.startswith(name[:-1])):
+                    return True
+        return False
+
+    def numbering(self, properties: _Element | None) -> tuple[str, int] | None:
+        """A paragraph's list: ``(numId, level from 0)``; None for a paragraph in no list."""
+        found: list[tuple[str | None, int | None]] = []
+        own = _number(properties)
+        if own is not None:
+            found.append(own)
+        found.extend(style.number for style in self.chain(style_id(properties)) if style.number is not None)
+        identifier = next((number for number, _ in found if number is not None), None)
+        level = next((level for _, level in found if level is not None), 0)
+        return (identifier, level) if identifier not in (None, "0") and identifier is not None else None
+
+    def has_header_row(self, table_style: str | None) -> bool:
+        """Whether a table's style, or one it is based on, sets off its first row."""
+        return table_style is not None and any(style.header_row for style in self.chain(table_style))
+
+
+def _style(element: _Element) -> Style:
+    properties = element.find(f"{W}pPr")
+    return Style(
+        name=(value(element.find(f"{W}name")) or "").casefold(),
+        base=value(element.find(f"{W}basedOn")) or "",
+        outline=_outline(properties),
+        number=_number(properties),
+        header_row=any(part.get(f"{W}type") == "firstRow" for part in element.iterfind(f"{W}tblStylePr")),
+    )
+
+
+def style_id(properties: _Element | None) -> str | None:
+    """The id of the style that a paragraph names."""
+    return value(properties.find(f"{W}pStyle")) if properties is not None else None
+
+
+def value(element: _Element | None) -> str | None:
+    """The ``w:val`` of an element that may be missing."""
+    return element.get(f"{W}val") if element is not None else None
+
+
+def number(text: str | None) -> int | None:
+    """A whole number; None for what is none."""
+    return int(text) if text and re.fullmatch(r"-?\d{1,9}", text) else None
+
+
+def is_on(text: str | None) -> bool:
+    """Whether a switch is on; one without a value is (ECMA-376 part 1, 17.17.4)."""
+    return text not in ("0", "false", "off", "none")
+
+
+def switched(parent: _Element | None, name: str) -> bool:
+    """Whether a switch stands among an element's children, and is on."""
+    element = parent.find(f"{W}{name}") if parent is not None else None
+    return element is not None and is_on(value(element))
+
+
+def _outline(properties: _Element | None) -> int | None:
+    return number(value(properties.find(f"{W}outlineLvl"))) if properties is not None else None
+
+
+def _number(properties: _Element | None) -> tuple[str | None, int | None] | None:
+    part = properties.find(f"{W}numPr") if properties is not None else None
+    if part is None:
+        return None
+    return value(part.find(f"{W}numId")), number(value(part.find(f"{W}ilvl")))

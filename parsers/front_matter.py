@@ -1,0 +1,121 @@
+"""Front matter: the metadata block at the very top of a Markdown file.
+
+Kept here: it begins with the file's first character and is closed; what is never closed, or is no mapping, is no
+front matter but text. Values come out as the text that stands in the file: no dates, numbers or booleans are made of
+them, and nothing of what is nested deeper than a list.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import yaml  # type: ignore[import-untyped]  # it ships no types
+
+_YAML: Final = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
+_TOML: Final = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*$", re.DOTALL | re.MULTILINE)
+_MOST: Final = 100_000  # characters; a longer block is text between two rules
+_KEY_LINE: Final = re.compile(r"([A-Za-z_][\w .-]*):(?:[ \t]+(.*))?$")
+_SURROGATE: Final = re.compile("[\ud800-\udfff\0]")  # YAML can escape what no text may hold
+
+_LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the compiled one where it was built
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """A metadata block.
+
+    Attributes:
+        start, end: ``[start, end)`` of what stands between the fences, in code points.
+        outer_end: end of the closing fence; the opening one begins the file.
+        values: its fields as text; a list is joined by ``, ``.
+        labels: the field ``labels``, a list or a text with commas.
+    """
+
+    start: int
+    end: int
+    outer_end: int
+    values: dict[str, str]
+    labels: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The field ``title``; empty where there is none."""
+        return self.values.get("title", "")
+
+
+def front_matter(text: str) -> FrontMatter | None:
+    """The front matter of a file, if it has any."""
+    for pattern, load in ((_YAML, _load_yaml), (_TOML, _load_toml)):
+        found = pattern.match(text, 0, _MOST)
+        fields = load(found[1]) if found else None
+        if found and fields is not None:
+            values = {_plain(key): value for key, value in _flat(fields, len(found[1]))}
+            labels = _listed(fields.get("labels"))
+            return FrontMatter(found.start(1), found.start(1) + len(found[1].rstrip()), found.end(), values, labels)
+    return None
+
+
+def _load_yaml(block: str) -> Mapping[str, object] | None:
+    try:
+        loaded = yaml.load(block, Loader=_LOADER)  # the base loader makes nothing but text and lists
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return _load_lines(block)
+    if loaded is None or loaded == "":
+        return {}
+    return {str(key): value for key, value in loaded.items()} if isinstance(loaded, dict) else None
+
+
+def _load_lines(block: str) -> dict[str, object] | None:
+    """Fields of a block that is no valid YAML but looks like it: ``title: Pumps: a manual`` is common."""
+    lines = [line for line in block.split("\n") if line.strip() and not line.startswith("#")]
+    if not lines or not _KEY_LINE.match(lines[0]):
+        return None
+    found = (_KEY_LINE.match(line) for line in lines)
+    return {field[1]: (field[2] or "").strip().strip("\"'") for field in found if field}
+
+
+def _load_toml(block: str) -> dict[str, object] | None:
+    try:
+        return tomllib.loads(block)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+
+
+def _flat(fields: Mapping[str, object], room: int) -> Iterator[tuple[str, str]]:
+    """Fields as text, of nested mappings one level down; as many as fit ``room`` twice over.
+
+    The limit is for aliases, with which a short YAML block can stand for any length.
+    """
+    left = 2 * room
+    for key, value in fields.items():
+        nested = value.items() if isinstance(value, dict) else [("", value)]
+        for inner, part in nested:
+            text = ", ".join(_listed(part, left)) if isinstance(part, list) else _plain(part)
+            left -= len(text)
+            if left < 0:
+                return
+            if text:
+                yield (f"{key}.{_plain(inner)}" if inner else key), text
+
+
+def _listed(value: object, room: int = _MOST) -> tuple[str, ...]:
+    parts: list[str] = []
+    items = value if isinstance(value, list) else str(value).split(",") if isinstance(value, str) else []
+    for item in items:
+        part = "" if isinstance(item, list | dict) else _plain(item)
+        room -= len(part)
+        if room < 0:
+            break
+        if part:
+            parts.append(part)
+    return tuple(parts)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list | dict):
+        return ""
+    return _SURROGATE.sub("\ufffd", " ".join(str(value).split()))

@@ -1,0 +1,135 @@
+"""PDF by its text layer: headings, paragraphs, lists, tables, running heads.
+
+Kept here: what the text layer holds is in the document, each word once; a page without text is a problem and said so,
+never nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from parsers.document import Document, TreeBuilder
+from parsers.pdf_blocks import Block, blocks, joined_across
+from parsers.pdf_headings import body_size, mark_headings
+from parsers.pdf_join import Vocabulary
+from parsers.pdf_layout import Line
+from parsers.pdf_marks import mark_parts
+from parsers.pdf_pages import File, Page, read_file
+from parsers.pdf_running import running_lines
+from parsers.pdf_tree import Writer
+from parsers.titles import said_of_itself, sensible_title
+
+VERSION: Final = 1
+LIBRARIES: Final = ("pypdfium2",)
+MEDIA_TYPE: Final = "application/pdf"
+
+_TAIL: Final = 1 << 16  # bytes at the end in which the end-of-file mark is looked for
+_TITLE_SIZE: Final = 1.2  # of the body size: the largest heading of page 1 is the title from here on
+_DATE: Final = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(Z|[+-]\d\d'?\d\d'?)?")
+
+
+def parse(data: bytes) -> Document:
+    """Read a PDF.
+
+    Raises:
+        BrokenDocument: when it is no PDF, needs a password, or is damaged beyond what PDFium repairs.
+    """
+    file = read_file(data)
+    pages = [page.lines for page in file.pages]
+    _forget_typewriter(pages)
+    body = body_size(pages)
+    running = running_lines(pages, [page.extents() for page in file.pages], body)
+    found = mark_parts(blocks(pages, running), body)
+    found = joined_across(mark_headings(found, file.outline, body))
+    builder = TreeBuilder()
+    Writer(builder, file.pages, Vocabulary(line.text for lines in pages for line in lines)).write(found)
+    problems, empty = _problems(file.pages, data)
+    return builder.finish(
+        title=sensible_title(file.information.get("Title")) or _title(found, body),
+        metadata=_metadata(file),
+        media_type=MEDIA_TYPE,
+        problems=problems,
+        empty_reason=empty,
+    )
+
+
+def _problems(pages: Sequence[Page], data: bytes) -> tuple[list[str], str]:
+    """What could not be read, and why the document is empty where it is."""
+    reasons = {
+        "image": ("has no text (an image: needs OCR)", "have no text (images: they need OCR)"),
+        "drawing": ("has no text (a drawing: needs OCR)", "have no text (drawings: they need OCR)"),
+        "unnamed": ("has text whose fonts name no characters (needs OCR)",) * 2,
+        "unreadable": ("is damaged and cannot be read", "are damaged and cannot be read"),
+    }
+    found: list[str] = []
+    for kind, (one, many) in reasons.items():
+        numbers = [number for number, page in enumerate(pages, 1) if page.problem == kind]
+        if numbers:
+            subject = "page" if len(numbers) == 1 else "pages"
+            found.append(f"{subject} {_ranges(numbers)} {one if len(numbers) == 1 else many}")
+    if b"%%EOF" not in data[-_TAIL:]:
+        found.append("the file is cut short (no end-of-file mark): pages may be missing")
+    if not any(page.lines for page in pages):
+        without = all(page.problem in ("image", "drawing") for page in pages)
+        return ([], "no text (needs OCR)") if without else (found, "no text in it")
+    return found, "no text outside running heads and feet"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """``2-5, 7``."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
+def _metadata(file: File) -> dict[str, str]:
+    told = file.information
+    return said_of_itself(
+        author=told.get("Author"),
+        subject=told.get("Subject"),
+        keywords=told.get("Keywords"),
+        created=_date(told.get("CreationDate", "")),
+        modified=_date(told.get("ModDate", "")),
+        pages=str(len(file.pages)),
+        attachments=", ".join(file.attachments),
+    )
+
+
+def _date(text: str) -> str:
+    """A PDF date as ISO 8601, as exact as it is given; empty for what is none."""
+    match = _DATE.match(text)
+    if not match:
+        return ""
+    year, month, day, hour, minute, second, zone = match.groups()
+    date = "-".join(part for part in (year, month, day) if part)
+    if not (day and hour):
+        return date
+    zone = "Z" if zone == "Z" else f"{zone[:3]}:{zone[3:].strip(chr(39))}" if zone else ""
+    return f"{date}T{hour}:{minute or '00'}:{second or '00'}{zone}"
+
+
+def _title(found: Iterable[Block], body: float) -> str:
+    """The largest heading of page 1, where it is the only one of its size, is first, and is clearly larger."""
+    first_page = [b for b in found if b.lines[0].page == 1 and b.kind not in ("header", "footer")]
+    headings = [block for block in first_page if block.kind == "heading"]
+    if not headings:
+        return ""
+    largest = max(headings, key=lambda block: block.lines[0].size)
+    size = largest.lines[0].size
+    alone = sum(block.lines[0].size > 0.97 * size for block in headings) == 1
+    clear = size >= _TITLE_SIZE * body or (largest is first_page[0] and largest.level == 1)
+    return sensible_title(largest.text) if alone and clear and largest is headings[0] else ""
+
+
+def _forget_typewriter(pages: Sequence[Sequence[Line]]) -> None:
+    """A document that is typed throughout is no code."""
+    lines = [line for page in pages for line in page]
+    if sum(len(line.text) for line in lines if line.mono) > 0.5 * sum(len(line.text) for line in lines):
+        for line in lines:
+            line.mono, line.text = False, " ".join(line.text.split())

@@ -1,0 +1,252 @@
+"""From a file to its document: which adapter reads which media type.
+
+Kept here: a media type has at most one adapter, and an adapter is imported when its first file comes; :func:`read`
+always returns a document, and a file that cannot be read says why in its status and reason; a document that could be
+read is a function of the bytes, the media type and the adapter's fingerprint alone, so it may be remembered by them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import PurePosixPath
+from typing import Final, Literal
+
+import msgspec
+
+from parsers.document import Document
+from parsers.errors import BrokenDocument, DocumentError, UnsupportedDocument
+from parsers.languages import LANGUAGES, NAMES
+from parsers.sniffing import binary_kind, text_kind
+
+_LOG: Final = logging.getLogger(__name__)
+_OCTETS: Final = "application/octet-stream"
+_REMEDY: Final = "Exclude such files from the source, or convert them to a format that is read"
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """What reads one family of formats.
+
+    Attributes:
+        name: as it stands in fingerprints and messages.
+        media_types: what it reads, by file extension (lower case, with the dot).
+        version: raised by hand whenever its output for any file changes.
+        libraries: distributions whose version decides its output.
+        module: dotted name of the module with ``parse(data: bytes) -> Document``, raising DocumentError for a file
+            that it cannot read.
+        by_type: whether ``parse`` also takes the media type, as its second argument.
+        text: whether its files are text, so that binary content under one of its names is a broken file.
+    """
+
+    name: str
+    media_types: Mapping[str, str] = field(hash=False)
+    version: int
+    libraries: tuple[str, ...]
+    module: str
+    by_type: bool = False
+    text: bool = False
+
+    def fingerprint(self) -> str:
+        """Name, version, and each library with its version: ``markdown:1:markdown-it-py=4.3.0``."""
+        return ":".join([self.name, str(self.version), *(f"{name}={_version(name)}" for name in self.libraries)])
+
+
+_TEXT_TYPES: Final = {
+    ".txt": "text/plain",
+    ".text": "text/plain",
+    ".csv": "text/csv",
+    ".tsv": "text/tab-separated-values",
+    ".json": "application/json",
+    ".jsonl": "application/x-ndjson",
+    ".ndjson": "application/x-ndjson",
+    ".xml": "application/xml",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+    ".toml": "application/toml",
+    ".rst": "text/x-rst",
+    ".org": "text/x-org",
+    ".adoc": "text/asciidoc",
+    ".tex": "text/x-tex",
+    ".log": "text/x-log",
+    ".srt": "application/x-subrip",
+    ".vtt": "text/vtt",
+} | {extension: f"text/x-{language}" for extension, language in LANGUAGES.items()}
+
+_OFFICE_TYPES: Final = {
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".docm": "application/vnd.ms-word.document.macroEnabled.12",
+    ".dotx": "application/vnd.openxmlformats-officedocument.wordprocessingml.template",
+    ".dotm": "application/vnd.ms-word.template.macroEnabled.12",
+}
+
+# One entry an adapter. What it reads is then no longer looked up in _UNREAD below.
+ADAPTERS: Final = (
+    Adapter(
+        "markdown",
+        dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx"), "text/markdown"),
+        1,
+        ("markdown-it-py", "mdit-py-plugins", "PyYAML", "charset-normalizer"),
+        "parsers.markdown",
+        text=True,
+    ),
+    Adapter(
+        "web",
+        {".html": "text/html", ".htm": "text/html", ".xhtml": "application/xhtml+xml", ".xht": "application/xhtml+xml"},
+        1,
+        ("selectolax", "charset-normalizer"),
+        "parsers.web",
+        text=True,
+    ),
+    Adapter("pdf", {".pdf": "application/pdf"}, 1, ("pypdfium2",), "parsers.pdf"),
+    Adapter("office", _OFFICE_TYPES, 1, ("python-docx", "lxml"), "parsers.office"),
+    Adapter("text", _TEXT_TYPES, 1, ("charset-normalizer",), "parsers.text", by_type=True, text=True),
+)
+
+# Known formats that no adapter reads yet: never taken for plain text, whatever their bytes look like.
+_UNREAD: Final = {
+    ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    ".doc": "application/msword",
+    ".xls": "application/vnd.ms-excel",
+    ".ppt": "application/vnd.ms-powerpoint",
+    ".odt": "application/vnd.oasis.opendocument.text",
+    ".ods": "application/vnd.oasis.opendocument.spreadsheet",
+    ".odp": "application/vnd.oasis.opendocument.presentation",
+    ".rtf": "application/rtf",
+    ".epub": "application/epub+zip",
+    ".eml": "message/rfc822",
+    ".mbox": "application/mbox",
+    ".msg": "application/vnd.ms-outlook",
+    ".ipynb": "application/x-ipynb+json",
+    ".ps": "application/postscript",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".mp3": "audio/mpeg",
+    ".mp4": "video/mp4",
+    ".zip": "application/zip",
+    ".gz": "application/gzip",
+}
+
+_BY_EXTENSION: Final = _UNREAD | {ext: kind for adapter in ADAPTERS for ext, kind in adapter.media_types.items()}
+_BY_TYPE: Final = {kind: adapter for adapter in ADAPTERS for kind in adapter.media_types.values()}
+
+
+def adapter(name: str) -> Adapter:
+    """The adapter of this name.
+
+    Raises:
+        KeyError: for an unknown name; the message lists the known ones.
+    """
+    for known in ADAPTERS:
+        if known.name == name:
+            return known
+    raise KeyError(f"no adapter is called {name!r}; there are {', '.join(known.name for known in ADAPTERS)}")
+
+
+def media_type(key: str, data: bytes) -> str:
+    """What a file is, by its name and, where that says nothing, by its content. Never raises.
+
+    A file whose name says text and whose bytes are none is ``application/octet-stream``, which nothing reads:
+    :func:`read` tells what it holds.
+
+    Args:
+        key: the object's key; only the last part of it counts, and its letter case does not.
+    """
+    return _detect(key, data)[0]
+
+
+def adapter_for(media_type: str) -> Adapter:
+    """The adapter that reads a media type.
+
+    Raises:
+        UnsupportedDocument: when none does.
+    """
+    found = _BY_TYPE.get(media_type)
+    if found is None:
+        raise UnsupportedDocument(f"no adapter reads {media_type}", _REMEDY)
+    return found
+
+
+def fingerprint(media_type: str) -> str:
+    """The fingerprint of what reads a media type; empty where nothing does."""
+    found = _BY_TYPE.get(media_type)
+    return found.fingerprint() if found is not None else ""
+
+
+def read(key: str, data: bytes) -> Document:
+    """Read a file, whatever it holds.
+
+    A file that cannot be read gives a document without text or nodes, with status ``failed`` or ``unsupported`` and
+    the reason. Such a reason may speak of the file's name, so only a document that was read may be remembered by its
+    bytes. A defect of an adapter is logged with its traceback at debug level and gives ``failed`` too.
+    """
+    kind, refusal = _detect(key, data)
+    if not data:
+        return Document(text="", media_type=kind, status="empty", reason="the file has 0 bytes")
+    try:
+        if refusal is not None:
+            raise refusal
+        document = _parse(adapter_for(kind), data, kind)
+    except DocumentError as error:
+        return Document(text="", media_type=kind, status=_status(error), reason=str(error))
+    return document if document.media_type == kind else msgspec.structs.replace(document, media_type=kind)
+
+
+def _status(error: DocumentError) -> Literal["unsupported", "failed"]:
+    return "unsupported" if isinstance(error, UnsupportedDocument) else "failed"
+
+
+def _parse(reader: Adapter, data: bytes, kind: str) -> Document:
+    parse = importlib.import_module(reader.module).parse
+    try:
+        document = parse(data, kind) if reader.by_type else parse(data)
+    except (DocumentError, MemoryError):
+        raise
+    except Exception as error:
+        _LOG.debug("the %s adapter failed on %d bytes of %s", reader.name, len(data), kind, exc_info=True)
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise BrokenDocument(f"the {reader.name} adapter failed with {said}") from error
+    assert isinstance(document, Document)
+    return document
+
+
+def _detect(key: str, data: bytes) -> tuple[str, DocumentError | None]:
+    """The media type, and why such a file is not read even where an adapter reads its content."""
+    named = _named(key)
+    reader = _BY_TYPE.get(named or "")
+    if named is not None and (reader is None or not reader.text):
+        return named, None
+    found = binary_kind(data)
+    if found is None:
+        return named or text_kind(data), None
+    kind, name = found
+    if named is not None:
+        message = f"named {_suffix(key)} but holds {name}"
+        return _OCTETS, BrokenDocument(message, "Rename it, or take it out of the source")
+    return kind, None if kind in _BY_TYPE else UnsupportedDocument(f"no adapter reads {kind} ({name})", _REMEDY)
+
+
+def _named(key: str) -> str | None:
+    """The media type that the last part of a key names, if any."""
+    name = PurePosixPath(key).name.lower()
+    if name in NAMES:
+        return f"text/x-{NAMES[name]}"
+    return _BY_EXTENSION.get(_suffix(key))
+
+
+def _suffix(key: str) -> str:
+    return PurePosixPath(key).suffix.lower() or PurePosixPath(key).name
+
+
+@cache
+def _version(distribution: str) -> str:
+    return version(distribution)

@@ -1,0 +1,32 @@
+"""Whether the first row of a table heads it, where the file does not say.
+
+Kept here: a row heads a table where it names, in words, a column that holds figures and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+_LONGEST: Final = 40  # characters: no figure with its unit is longer
+_FIGURE: Final = re.compile(r"[^\w]*\d[\d.,:%/\s\u2212-]*[^\w]*\w{0,3}")  # 83,879  £41  -3.2 %  12 kg
+
+
+def names_columns(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first of some rows, each a sequence of cells, names a column of figures."""
+    if len(rows) < 2:
+        return False
+    return any(
+        cell and not _is_figure(cell) and _is_of_figures([row[column] for row in rows[1:] if column < len(row)])
+        for column, cell in enumerate(rows[0])
+    )
+
+
+def _is_of_figures(cells: Sequence[str]) -> bool:
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(_is_figure(cell) for cell in filled)
+
+
+def _is_figure(cell: str) -> bool:
+    return len(cell) <= _LONGEST and bool(_FIGURE.fullmatch(cell))

@@ -1,0 +1,187 @@
+"""HTML tables as rows of text.
+
+Kept here: each cell stands once, in its row, whatever it spans; cells are separated by ``" | "``; and what stands in
+a cell is flattened without loss: blocks separated by ``"; "``, the cells of a nested table by ``", "``. A table that
+only lays out a page is none: its cells are read as blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from selectolax.lexbor import LexborNode
+
+from parsers.dom import Walk, fold, replaced, tags
+from parsers.tables import names_columns
+
+CELL_SEPARATOR: Final = " | "
+_MOST_IN_CELL: Final = 1000  # characters; a cell with more is a column of a page
+
+BLOCKS: Final = tags(
+    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption "
+    "figure footer form frameset h1 h2 h3 h4 h5 h6 header hgroup hr legend li listing main menu nav noframes "
+    "noscript ol option p plaintext pre search section summary table tbody td tfoot th thead tr ul xmp"
+)
+HEADINGS: Final = tags("h1 h2 h3 h4 h5 h6")
+_CELLS: Final = tags("td th")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row: its cells, and whether it is a header row."""
+
+    cells: tuple[str, ...]
+    header: bool
+
+    @property
+    def text(self) -> str:
+        """The cells as they are written."""
+        return CELL_SEPARATOR.join(self.cells).strip()
+
+
+class _Flat:
+    """Collects text that is laid out in blocks, and gives it on one line."""
+
+    def __init__(self) -> None:
+        self._line = ""
+        self._pieces: list[str] = []
+        self._mark = ""
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+
+    def part(self, mark: str) -> None:
+        """End a block; ``mark`` goes before the next one, unless a mark stands there already."""
+        text = fold("".join(self._pieces))
+        self._pieces.clear()
+        if text:
+            self._line += ("" if not self._line else " " if self._line[-1] in ".,;:!?…" else self._mark) + text
+            self._mark = mark
+        elif mark == "; ":
+            self._mark = mark
+
+    def text(self) -> str:
+        self.part("")
+        return self._line
+
+
+def flat_text(root: LexborNode) -> str:
+    """What stands below an element, on one line."""
+    flat = _Flat()
+    walk = Walk(root)
+    for node, begins in walk:
+        _take(flat, walk, node, begins)
+    return flat.text()
+
+
+def read_table(table: LexborNode) -> tuple[str, list[Row]]:
+    """A table's caption and its rows that are not blank."""
+    return _Rows(table).read()
+
+
+def lays_out(table: LexborNode) -> bool:
+    """Whether a table only lays out a page.
+
+    It does where it says so, or where it has no header cells and no caption, and either a single cell or one with
+    headings or more text than a cell of data has.
+    """
+    if (table.attributes.get("role") or "") in ("presentation", "none"):
+        return True
+    cells = nested = length = 0
+    for node, begins in Walk(table):
+        tag = node.tag or ""
+        if tag == "table":
+            nested += 1 if begins else -1
+        elif not begins:
+            continue
+        elif not nested and tag in ("th", "thead", "caption"):
+            return False
+        elif not nested and tag == "td":
+            cells, length = cells + 1, 0
+        elif node.is_text_node:
+            length += len((node.text_content or "").strip())
+        if tag in HEADINGS or length > _MOST_IN_CELL:
+            return not _has_header(table)
+    return cells <= 1
+
+
+class _Rows:
+    def __init__(self, table: LexborNode) -> None:
+        self._walk = Walk(table)
+        self._rows: list[Row] = []
+        self._captions: list[str] = []
+        self._row: list[str] = []
+        self._all_headers = True
+        self._in_head = False
+        self._flat: _Flat | None = None
+
+    def read(self) -> tuple[str, list[Row]]:
+        nested = 0
+        for node, begins in self._walk:
+            tag = node.tag or ""
+            if tag == "table":
+                nested += 1 if begins else -1
+            if nested == 0 and tag in ("tr", "td", "th", "thead", "caption"):
+                self._own(tag, begins)
+                continue
+            if self._flat is None:
+                self._flat = _Flat()  # text outside any cell, which a parser moves out of the table, as a rule
+            _take(self._flat, self._walk, node, begins)
+        self._end_row()
+        if not any(row.header for row in self._rows) and names_columns([row.cells for row in self._rows]):
+            self._rows[0] = Row(self._rows[0].cells, header=True)
+        return " ".join(self._captions), self._rows
+
+    def _own(self, tag: str, begins: bool) -> None:
+        if tag in _CELLS or tag == "caption":
+            text = self._flat.text() if self._flat is not None else ""
+            self._flat = _Flat() if begins else None
+            if begins:
+                self._stray(text)
+                self._all_headers &= tag != "td"
+            elif tag == "caption":
+                self._captions.append(text)
+            else:
+                self._row.append(text)
+        elif tag == "thead":
+            self._in_head = begins
+        else:
+            self._end_row()
+
+    def _stray(self, text: str) -> None:
+        if text:
+            self._row.append(text)
+            self._all_headers = False
+
+    def _end_row(self) -> None:
+        self._stray(self._flat.text() if self._flat is not None else "")
+        self._flat = None
+        if any(self._row):
+            self._rows.append(Row(tuple(self._row), self._in_head or self._all_headers))
+        self._row, self._all_headers = [], True
+
+
+def _has_header(table: LexborNode) -> bool:
+    nested = 0
+    for node, begins in Walk(table):
+        if node.tag == "table":
+            nested += 1 if begins else -1
+        elif begins and not nested and node.tag in ("th", "thead", "caption"):
+            return True
+    return False
+
+
+def _take(flat: _Flat, walk: Walk, node: LexborNode, begins: bool) -> None:
+    tag = node.tag or ""
+    if node.is_text_node:
+        flat.add(node.text_content or "")
+    elif tag == "br":
+        flat.add(" ")
+    elif tag in _CELLS:
+        flat.part(", ")
+    elif tag in BLOCKS:
+        flat.part("; ")
+    elif begins and (text := replaced(node)) is not None:
+        flat.add(f" {text} ")
+        walk.skip()

@@ -1,0 +1,74 @@
+"""What the tests share: the data beside the project, one Prefect server for all, and a place to build in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import install_letters
+
+from flows.settings import Settings, load_settings, prepare_prefect
+
+ROOT = Path(__file__).resolve().parent.parent
+prepare_prefect()
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The data folder beside the project; tests that need it skip where it is missing."""
+    folder = Path(os.environ.get("GRISTMILL_SHARED", ROOT.parent / "shared"))
+    if not folder.is_dir():
+        pytest.skip(f"needs the data folder {folder.name}/ beside the project, which is not there")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def prefect() -> Iterator[None]:
+    """One Prefect server for all tests that run a flow."""
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=300):
+        yield
+
+
+@dataclass
+class Workspace:
+    """A folder of documents, a place for an index, and the ``letters`` model to build it with."""
+
+    docs: Path
+    index: Path
+    models: dict[str, Any]
+    flags: dict[str, Any] = field(default_factory=dict)
+
+    def settings(self, **flags: Any) -> Settings:
+        given = {"source": str(self.docs), "index": str(self.index), "embedder": "letters", "ruler": "letters"}
+        return load_settings(**(given | {"note_reserve": 8} | self.models | self.flags | flags))
+
+    def write(self, key: str, text: str | bytes) -> None:
+        path = self.docs / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+    def build(self, *, allow_deletes: bool = False, new_source: bool = False, **flags: Any) -> dict[str, Any]:
+        from flows.build import BuildOptions, build
+
+        options = BuildOptions(allow_deletes=allow_deletes, new_source=new_source, quiet=True)
+        return build(self.settings(**flags), options)
+
+    def search(self, query: str, mode: str = "hybrid", k: int = 10, filters: tuple[str, ...] = ()) -> list[Any]:
+        from flows.searching import open_searcher
+
+        return open_searcher(self.settings(), "hybrid").search(query, mode, k, filters)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect: None) -> Workspace:
+    """A place to build in; nothing is in it yet."""
+    monkeypatch.chdir(tmp_path)
+    toml, models = install_letters(tmp_path, monkeypatch)
+    (tmp_path / "docs").mkdir()
+    return Workspace(tmp_path / "docs", tmp_path / "index", {"model_files": [toml], "models_dir": models})

@@ -1,0 +1,270 @@
+"""The chunker's invariants over generated trees, then its rules case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from fakes import pairs_tokenizer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chunker.chunk import Chunk, chunk_ids, document_id, embedded_text
+from chunker.sentences import sentences
+from chunker.split import ChunkerSettings, split
+from chunker.tokens import Ruler
+from parsers.document import ROOT, Document, TreeBuilder, leaves, left_out
+
+NO_RESERVE = ChunkerSettings(note_reserve=0)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer of two letters a token."""
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    pairs_tokenizer().save(str(path))
+    return path
+
+
+def ruler(tokenizer: Path, limit: int) -> Ruler:
+    return Ruler(tokenizer, limit=limit, special=0)
+
+
+words = st.sampled_from(["pump", "seal", "valve 7", "Dr. Ames", "a.b.c", "3.14", "水泵", "Überdruck", "😀", "—", "x_y"])
+sentence = st.lists(words, min_size=1, max_size=9).map(lambda found: " ".join(found) + ". ")
+paragraph = st.lists(sentence, min_size=1, max_size=6).map("".join)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Document:
+    """Trees of sections, paragraphs, lists, tables, code and left-out parts."""
+    builder = TreeBuilder()
+    for _ in range(draw(st.integers(1, 12))):
+        kind = draw(st.sampled_from(["heading", "paragraph", "paragraph", "list", "table", "code", "footer"]))
+        if kind == "heading":
+            builder.write_heading(
+                draw(words) + draw(st.sampled_from(["", " part", " two words"])), draw(st.integers(1, 4))
+            )
+        elif kind == "paragraph":
+            builder.write_leaf("paragraph", draw(paragraph).strip())
+        elif kind == "code":
+            lines = draw(st.lists(st.sampled_from(["x = 1", "", "    return y", "def f(a, b):"]), max_size=30))
+            builder.write_leaf("code", "\n".join(lines))
+        elif kind == "footer":
+            builder.write_leaf("footer", f"Page {draw(st.integers(1, 9))}", left_out="running foot")
+        elif kind == "list":
+            with builder.inside("list", level=1):
+                for item in draw(st.lists(sentence, min_size=1, max_size=5)):
+                    with builder.inside("item"):
+                        builder.write_leaf("paragraph", f"{item.strip()}", separator="\n")
+        else:
+            with builder.inside("table"):
+                for number, row in enumerate(draw(st.lists(words, min_size=1, max_size=12))):
+                    builder.write_leaf("row", f"| {row} | {number} |", separator="\n", header=number == 0)
+    return builder.finish(media_type="text/plain")
+
+
+@settings(max_examples=150, deadline=None)
+@given(document=documents(), limit=st.integers(1, 60), reserve=st.integers(0, 12))
+def test_invariants_1_to_5(tokenizer: Path, document: Document, limit: int, reserve: int) -> None:
+    measure = ruler(tokenizer, limit)
+    chosen = ChunkerSettings(note_reserve=reserve)
+    chunks = split(document, "A title", measure, chosen)
+    assert chunks == split(document, "A title", measure, chosen)
+    check_text_and_cover(document, chunks)
+    check_sections(document, chunks)
+    room = max(1, limit - reserve)
+    for chunk in chunks:
+        assert chunk.tokens == measure.count(chunk.text)
+        assert chunk.tokens <= room
+        if limit > 8:
+            assert measure.count(embedded_text("", chunk)) <= room, chunk
+        if not chunk.cut:
+            check_whole_sentences(document, chunk)
+
+
+def check_text_and_cover(document: Document, chunks: list[Chunk]) -> None:
+    """Invariants 1 and 2."""
+    covered = [False] * len(document.text)
+    for chunk in chunks:
+        assert chunk.text == document.text[chunk.start : chunk.end]
+        assert not any(covered[chunk.start : chunk.end])
+        covered[chunk.start : chunk.end] = [True] * (chunk.end - chunk.start)
+    reasons = left_out(document)
+    for index in leaves(document):
+        start, end = document.nodes[index].extent
+        for position in range(start, end):
+            if not document.text[position].isspace():
+                assert covered[position] == (reasons[index] is None)
+
+
+def check_sections(document: Document, chunks: list[Chunk]) -> None:
+    """Invariant 3: a chunk's parts stand in one section, but for headings without a body."""
+    owner = [ROOT] * len(document.nodes)
+    for index, node in enumerate(document.nodes):
+        owner[index] = index if node.kind == "section" else (owner[node.parent] if node.parent != ROOT else ROOT)
+    for chunk in chunks:
+        inside = [
+            index
+            for index in leaves(document)
+            if chunk.start < document.nodes[index].extent[1] and document.nodes[index].extent[0] < chunk.end
+        ]
+        bodies = {owner[index] for index in inside if document.nodes[index].kind != "heading"}
+        assert len(bodies) <= 1
+
+
+def check_whole_sentences(document: Document, chunk: Chunk) -> None:
+    """Invariant 3: an uncut chunk ends where a sentence, row, line or part ends."""
+    for index in leaves(document):
+        start, end = document.nodes[index].extent
+        if document.nodes[index].kind != "paragraph" or not start < chunk.end < end:
+            continue
+        ends = {start + stop for _, stop in sentences(document.text[start:end])}
+        assert any(not document.text[chunk.end : stop].strip() for stop in ends if stop >= chunk.end), chunk
+
+
+def plain(text: str) -> Document:
+    builder = TreeBuilder(text)
+    start = 0
+    for block in text.split("\n\n"):
+        if block.strip():
+            builder.leaf("paragraph", start, start + len(block))
+        start += len(block) + 2
+    return builder.finish(media_type="text/plain")
+
+
+def test_a_paragraph_that_fits_is_not_cut(tokenizer: Path) -> None:
+    text = "One two three four five. Six seven.\n\n" + "a b c d e f g h. " * 3
+    chunks = split(plain(text.strip()), "", ruler(tokenizer, 30), NO_RESERVE)
+    assert [chunk.text for chunk in chunks] == [
+        "One two three four five. Six seven.",
+        ("a b c d e f g h. " * 3).strip(),
+    ]
+
+
+def test_runs_of_spaces_end(tokenizer: Path, shared: Path) -> None:
+    text = (shared / "cases/files/o12_spaces.md").read_text(encoding="utf-8")
+    for limit in (3, 500):
+        chunks = split(plain(text), "", ruler(tokenizer, limit), NO_RESERVE)
+        assert " ".join(chunk.text for chunk in chunks).split() == text.split()
+
+
+def test_an_overlong_sentence_is_cut_at_pauses_and_says_so(tokenizer: Path) -> None:
+    text = ", ".join(f"word{number}" for number in range(40)) + "."
+    chunks = split(plain(text), "", ruler(tokenizer, 16), NO_RESERVE)
+    assert {chunk.cut for chunk in chunks} == {"sentence"}
+    assert all(chunk.text.endswith((",", ".")) for chunk in chunks)
+
+
+def test_a_word_over_the_budget_is_cut_between_characters_that_belong_together(tokenizer: Path) -> None:
+    text = "e\u0301" * 60
+    chunks = split(plain(text), "", ruler(tokenizer, 7), NO_RESERVE)
+    assert "".join(chunk.text for chunk in chunks) == text
+    assert not any(chunk.text.startswith("\u0301") for chunk in chunks)
+
+
+def test_a_split_table_repeats_its_header_in_the_embedded_text_alone(tokenizer: Path) -> None:
+    builder = TreeBuilder()
+    with builder.inside("table"):
+        for number in range(20):
+            builder.write_leaf(
+                "row", f"| part {number} | {number * 3} |" if number else "| name | price |", "\n", header=not number
+            )
+    document = builder.finish(media_type="text/plain")
+    chunks = split(document, "", ruler(tokenizer, 40), NO_RESERVE)
+    assert len(chunks) > 2
+    assert [bool(chunk.header) for chunk in chunks] == [False] + [True] * (len(chunks) - 1)
+    assert embedded_text("", chunks[1]).startswith("| name | price |\n")
+    assert {chunk.cut for chunk in chunks} == {"table"}
+
+
+def test_a_heading_without_a_body_joins_what_is_below_it_and_the_last_what_is_above(tokenizer: Path) -> None:
+    builder = TreeBuilder()
+    builder.write_heading("Alpha", 1)
+    builder.write_heading("Beta", 2)
+    builder.write_leaf("paragraph", "Some text stands here.")
+    builder.write_heading("Omega", 1)
+    chunks = split(builder.finish(media_type="text/plain"), "Doc", ruler(tokenizer, 60), NO_RESERVE)
+    assert [chunk.text for chunk in chunks] == ["Alpha\n\nBeta\n\nSome text stands here.\n\nOmega"]
+    assert chunks[0].heading_path == ("Doc", "Alpha", "Beta")
+    assert chunks[0].printed_path == ("Doc",)
+
+
+def test_the_printed_path_takes_a_quarter_and_drops_middle_titles_first(tokenizer: Path) -> None:
+    builder = TreeBuilder()
+    for level in range(1, 7):
+        builder.write_heading(f"Level {level} title", level)
+        builder.write_leaf("paragraph", "Body one. Body two. Body three.")
+    limit = 48
+    measure = ruler(tokenizer, limit)
+    chunks = split(builder.finish(media_type="text/plain"), "Doc", measure, NO_RESERVE)
+    for chunk in chunks:
+        assert measure.count(" › ".join(chunk.printed_path)) <= limit // 4
+    assert chunks[-1].printed_path[0] == "Doc"
+
+
+def test_code_is_cut_at_blank_lines(tokenizer: Path) -> None:
+    blocks = [f"def f{number}(a, b):\n    return a + {number}" for number in range(12)]
+    builder = TreeBuilder("\n\n".join(blocks))
+    builder.leaf("code", 0, len("\n\n".join(blocks)), line=1)
+    chunks = split(builder.finish(media_type="text/x-python"), "x.py", ruler(tokenizer, 40), NO_RESERVE)
+    assert len(chunks) > 3
+    assert all(chunk.text.startswith("def ") for chunk in chunks)
+    assert chunks[1].place == f"line {1 + chunks[0].text.count(chr(10)) + 2}"
+
+
+def test_ids_depend_on_document_text_and_occurrence_alone() -> None:
+    first = Chunk(start=0, end=1, text="a")
+    moved = Chunk(start=7, end=8, text="a", heading_path=("x",))
+    one = document_id("default", "a/b.md")
+    assert chunk_ids(one, [first, moved]) == chunk_ids(one, [moved, first])
+    assert len(set(chunk_ids(one, [first, first, moved]))) == 3
+    assert chunk_ids(one, [first]) != chunk_ids(document_id("default", "a/c.md"), [first])
+    assert document_id("a", "b/c") != document_id("a/b", "c")
+
+
+def pieces(text: str) -> Iterator[str]:
+    return (text[start:end] for start, end in sentences(text))
+
+
+@given(st.text(max_size=300))
+def test_sentences_join_to_the_text(text: str) -> None:
+    spans = sentences(text)
+    assert "".join(text[start:end] for start, end in spans) == text
+    assert all(before[1] == after[0] for before, after in pairwise(spans))
+
+
+def test_sentences_are_not_cut_within_tokens(shared: Path) -> None:
+    text = (shared / "cases/files/o14_sentences.txt").read_text(encoding="utf-8")
+    found = list(pieces(text))
+    for whole in (
+        "3.14",
+        "9.30 a.m.",
+        "https://example.org/a.b?c=1.5&d=x",
+        "ops@example.org",
+        "v1.2.3",
+        "conf.d/main.toml",
+        "approx. 2.5",
+        "i.e.",
+    ):
+        assert sum(whole in piece for piece in found) == 1, whole
+    assert "Dr. Ames read" in found[0]
+    assert len(found) >= 6
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Am 3. Mai kam er. Dann ging er.", 2),
+        ("See Fig. 3 there. It shows the seal.", 2),
+        ("これは文です。「はい。」と言った。", 2),
+        ("水泵坏了。请更换！好吗？", 3),
+        ("यह एक वाक्य है। यह दूसरा है।", 2),
+        ("J. Smith came. He left.", 2),
+        ("He paid 3.50. Then he left.", 2),
+    ],
+)
+def test_sentence_ends(text: str, count: int) -> None:
+    assert len(sentences(text)) == count

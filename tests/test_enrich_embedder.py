@@ -1,0 +1,441 @@
+from __future__ import annotations
+
+import socket
+import string
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from fakes import LettersRuntime, install_letters, pairs_tokenizer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enrich import embedder as policy
+from enrich.embedder import Embedder, Provenance, TokenCutter, Vectors, batches, fingerprint, open_embedder
+from enrich.models import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, default_root, load_registry
+from parsers.errors import ModelError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Embedder]:
+    toml, root = install_letters(tmp_path, monkeypatch)
+    registry, folder = load_registry(toml), ModelFolder(root)
+
+    def open_one(name: str = "letters", **options: object) -> Embedder:
+        return open_embedder(name, registry, folder, **options)  # type: ignore[arg-type]
+
+    return open_one
+
+
+@pytest.fixture
+def letters(opened: Callable[..., Embedder]) -> Embedder:
+    return opened()
+
+
+def given_ids() -> list[list[int]]:
+    """Every list of token ids that the runtime was given."""
+    return [ids for batch in LettersRuntime.batches for ids in batch]
+
+
+# --- vectors
+
+
+def test_a_vector_by_eye(letters: Embedder) -> None:
+    vector = letters.encode(["Abba, BAAB!"]).vectors[0]
+    expected = np.zeros(26, dtype=np.float32)
+    expected[:2] = 1 / np.sqrt(2)
+    np.testing.assert_allclose(vector, expected, atol=1e-6)
+    assert vector.dtype == np.float32 and letters.dimension == 26
+
+
+def test_results_stand_in_the_order_of_the_texts(opened: Callable[..., Embedder]) -> None:
+    texts = [letter * length for letter in "abcde" for length in (3, 50, 1, 20)]
+    for budget in (1, 7, 40, 1000):
+        vectors = opened(batch_tokens=budget).encode(texts).vectors
+        assert [string.ascii_lowercase[row.argmax()] for row in vectors] == [text[0] for text in texts]
+
+
+def test_equal_texts_are_embedded_once(letters: Embedder) -> None:
+    encoded = letters.encode(["x", "yy", "x", "x", "yy"])
+    assert sum(len(batch) for batch in LettersRuntime.batches) == 2
+    np.testing.assert_array_equal(encoded.vectors[0], encoded.vectors[3])
+    np.testing.assert_array_equal(encoded.tokens, [3, 3, 3, 3, 3])
+
+
+def test_no_text_is_no_work(letters: Embedder) -> None:
+    encoded = letters.encode([])
+    assert encoded.vectors.shape == (0, 26) and encoded.tokens.shape == (0,) and encoded.truncated.shape == (0,)
+    assert LettersRuntime.batches == []
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\n\t", "\u3000"])
+def test_blank_text_is_refused(letters: Embedder, blank: str) -> None:
+    with pytest.raises(ValueError, match="text 1 of 3 is blank"):
+        letters.encode(["a", blank, "b"])
+    with pytest.raises(ValueError, match="blank"):
+        letters.query(blank)
+
+
+def test_half_a_surrogate_pair_is_refused(letters: Embedder) -> None:
+    with pytest.raises(ValueError, match="surrogate"):
+        letters.encode(["good", "bad \ud800"])
+
+
+def test_query_and_passage_have_their_prefixes(opened: Callable[..., Embedder]) -> None:
+    vowels = opened("vowels")
+    query = vowels.query("oo")  # "query: oo" has u, e, o, o
+    np.testing.assert_allclose(query, np.array([0, 1, 0, 2, 1]) / np.sqrt(6), atol=1e-6)
+    passage = vowels.encode(["oo"])  # "passage: oo" has a, a, e, o, o
+    np.testing.assert_allclose(passage.vectors[0], np.array([2, 1, 0, 2, 0]) / 3, atol=1e-6)
+    assert passage.tokens[0] == vowels.count("oo") == 2 + 4 + 1 + 1
+    assert vowels.count("oo", "query") == 2 + 3 + 1 + 1
+
+
+# --- tokens and the limit
+
+
+def test_the_limit_is_applied_with_the_end_token_kept_and_said(letters: Embedder) -> None:
+    texts = ["ab" * 62, "ab" * 63, "ab" * 200]
+    encoded = letters.encode(texts)
+    assert letters.limit == 64 and letters.special_tokens == 2
+    np.testing.assert_array_equal(encoded.tokens, [64, 65, 202])
+    np.testing.assert_array_equal(encoded.truncated, [False, True, True])
+    tokenizer = pairs_tokenizer()
+    ends = {(len(ids), tokenizer.id_to_token(ids[0]), tokenizer.id_to_token(ids[-1])) for ids in given_ids()}
+    assert ends == {(64, "[CLS]", "[SEP]")}
+
+
+def test_unknown_tokens_are_counted_beyond_the_limit_too(letters: Embedder) -> None:
+    encoded = letters.encode(["ab 漢字 ψψ", "all known", "ab" * 100 + " 漢"])
+    np.testing.assert_array_equal(encoded.unknown, [3, 0, 1])
+
+
+def test_counts_load_no_runtime(letters: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(policy.RUNTIMES, "letters", lambda *_: pytest.fail("the runtime was loaded"))
+    np.testing.assert_array_equal(letters.counts(["abc", "ab" * 100]), [4, 102])
+    assert letters.count("") == 2
+    assert len(letters.fingerprint) == 32
+
+
+@pytest.fixture(scope="module")
+def tokenizer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    pairs_tokenizer().save(str(path))
+    return path
+
+
+TEXTS = st.text(st.sampled_from("abcXYZ019 \n.,-é漢"), max_size=120)
+
+
+@given(texts=st.lists(TEXTS, max_size=5), limit=st.integers(3, 40))
+def test_what_the_model_gets_is_its_own_tokens_cut(tokenizer_file: Path, texts: list[str], limit: int) -> None:
+    own = pairs_tokenizer()
+    own.no_truncation()
+    own.no_padding()
+    for text, piece in zip(texts, TokenCutter(tokenizer_file, limit).cut(texts), strict=True):
+        whole = own.encode(text).ids
+        assert piece.tokens == len(whole)
+        assert piece.unknown == whole.count(own.token_to_id("[UNK]"))
+        assert piece.ids == (whole if len(whole) <= limit else [*whole[: limit - 1], whole[-1]])
+
+
+@given(text=TEXTS, block=st.integers(20, 60))
+def test_a_long_text_counts_the_same_block_by_block(tokenizer_file: Path, text: str, block: int) -> None:
+    text = " ".join(word[:15] for word in text.split(" "))  # a word longer than a block is cut: see _long
+    cutter = TokenCutter(tokenizer_file, 64)
+    (whole,) = cutter.cut([text])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy, "BLOCK", block)
+        (blocks,) = cutter.cut([text])
+    assert blocks == whole
+
+
+def test_a_tokenizer_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"tokenizer\.json is no tokenizer"):
+        TokenCutter(tmp_path / "tokenizer.json", 64)
+
+
+def test_a_limit_without_room_is_refused(tokenizer_file: Path) -> None:
+    with pytest.raises(ModelError, match="leave no room in the limit of 2"):
+        TokenCutter(tokenizer_file, 2)
+
+
+# --- batches
+
+
+@given(lengths=st.lists(st.integers(1, 300), max_size=60), budget=st.integers(1, 2000))
+def test_batches_hold_every_row_once_within_the_budget(lengths: list[int], budget: int) -> None:
+    plan = list(batches(lengths, budget))
+    assert sorted(row for batch in plan for row in batch) == list(range(len(lengths)))
+    assert all(len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget for batch in plan)
+    order = [lengths[row] for batch in plan for row in batch]
+    assert order == sorted(order, reverse=True)
+    assert all((len(batch) + 1) * lengths[batch[0]] > budget for batch in plan[:-1])
+
+
+# --- a runtime that goes wrong
+
+
+def faulty(encode: Callable[[Sequence[Sequence[int]]], Vectors]) -> policy.Loader:
+    class Faulty(LettersRuntime):
+        def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
+            LettersRuntime.batches.append([list(ids) for ids in batch])
+            return encode(batch)
+
+    return Faulty
+
+
+def test_a_vector_that_is_wrong_in_a_batch_and_right_alone_is_taken(
+    opened: Callable[..., Embedder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def in_a_batch_wrong(batch: Sequence[Sequence[int]]) -> Vectors:
+        vectors = np.ones((len(batch), 26), dtype=np.float32)
+        if len(batch) > 1:
+            vectors[1, 3] = np.inf
+        return vectors
+
+    monkeypatch.setitem(policy.RUNTIMES, "letters", faulty(in_a_batch_wrong))
+    vectors = opened().encode(["a", "b", "c"]).vectors
+    np.testing.assert_allclose(vectors, np.full((3, 26), 26**-0.5), rtol=1e-6)
+    assert [len(batch) for batch in LettersRuntime.batches] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda batch: np.full((len(batch), 26), np.nan),
+        lambda batch: np.full((len(batch), 26), -np.inf),
+        lambda batch: np.zeros((len(batch), 26)),
+        lambda batch: np.ones((len(batch), 25)),
+        lambda batch: np.ones((len(batch) + 1, 26)),
+        lambda batch: np.ones(26),
+    ],
+    ids=["nan", "infinite", "zero", "short", "too many", "flat"],
+)
+def test_a_vector_that_stays_wrong_is_never_returned(
+    opened: Callable[..., Embedder],
+    monkeypatch: pytest.MonkeyPatch,
+    encode: Callable[[Sequence[Sequence[int]]], Vectors],
+) -> None:
+    monkeypatch.setitem(policy.RUNTIMES, "letters", faulty(encode))
+    with pytest.raises(ModelError, match=r"letters on letters .* no finite vector of 26 numbers .* 3 tokens"):
+        opened().encode(["a", "b"])
+    assert [len(batch) for batch in LettersRuntime.batches] == [2, 1]
+
+
+def test_a_runtime_is_loaded_once_by_many_threads(
+    opened: Callable[..., Embedder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = []
+
+    def slow(model: EmbedderModel, folder: Path, device: str | None) -> LettersRuntime:
+        loads.append(device)
+        time.sleep(0.05)
+        return LettersRuntime(model, folder, device)
+
+    monkeypatch.setitem(policy.RUNTIMES, "letters", slow)
+    embedder = opened(device="cpu")
+    threads = [threading.Thread(target=embedder.encode, args=(["abc", "d" * n],)) for n in range(1, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert loads == ["cpu"]
+    assert len(LettersRuntime.batches) >= 5
+
+
+# --- identity
+
+
+def test_the_fingerprint_follows_what_decides_a_vector_and_nothing_else() -> None:
+    minilm = load_registry().embedder(DEFAULT_EMBEDDER)
+    replace = msgspec.structs.replace
+    decides = [
+        replace(minilm, dimension=383),
+        replace(minilm, limit=512),
+        replace(minilm, pooling="cls"),
+        replace(minilm, normalize=False),
+        replace(minilm, query_prefix="query: "),
+        replace(minilm, passage_prefix="passage: "),
+    ]
+    for role in ("weights", "tokenizer"):
+        files = tuple(replace(each, sha256="0" * 64) if each.role == role else each for each in minilm.files)
+        decides.append(replace(minilm, files=files))
+    assert len({fingerprint(model) for model in [minilm, *decides]}) == 1 + len(decides)
+    same = replace(minilm, name="other", licence="", sources=(), languages=("de",), runtimes=("onnx",))
+    assert fingerprint(same) == fingerprint(minilm)
+
+
+def test_the_fingerprint_of_the_default_embedder_stays() -> None:
+    """Another one makes every index of it be built anew: change it on purpose, with ``VERSION`` or the model."""
+    assert fingerprint(load_registry().embedder(DEFAULT_EMBEDDER)) == "b680198e17be624135be751d8c7ebdc9"
+
+
+def test_provenance_has_an_id_of_its_parts(letters: Embedder) -> None:
+    base = letters.provenance
+    others = [
+        msgspec.structs.replace(base, **change)
+        for change in (
+            {"runtime": "x"},
+            {"precision": "bf16"},
+            {"device": "cuda"},
+            {"libraries": {"torch": "1"}},
+            {"file": "0" * 64},
+        )
+    ]
+    assert len({each.id for each in [base, *others]}) == 6
+    one = Provenance(runtime="r", precision="fp32", device="cpu", libraries={"a": "1", "b": "2"})
+    two = Provenance(runtime="r", precision="fp32", device="cpu", libraries={"b": "2", "a": "1"})
+    assert one.id == two.id and len(one.id) == 16
+
+
+def test_unknown_names_list_the_known_ones(opened: Callable[..., Embedder]) -> None:
+    with pytest.raises(ModelError, match=r"unknown model 'leters'\. Known: .*letters, vowels"):
+        opened("leters")
+    with pytest.raises(ModelError, match=r"no runtime 'sentence-transformers' for letters\. Known: letters\."):
+        opened(runtime="sentence-transformers")
+
+
+def test_the_policy_imports_without_a_runtime() -> None:
+    code = "import sys, enrich.embedder; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "enrich.embedder" in loaded
+    assert not loaded & {"torch", "transformers", "sentence_transformers", "huggingface_hub"}
+
+
+# --- the real model
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Embedder:
+    return open_embedder(DEFAULT_EMBEDDER, load_registry(), ModelFolder(default_root()), device="cpu")
+
+
+ODD = [
+    "Hello",
+    "a",
+    "Literal [SEP] and [CLS] in a text, [MASK] and [PAD] too",
+    "漢字だけの文章です。",
+    "한국어 문장입니다",
+    "हिन्दी वाक्य",
+    "x" * 150,
+    "x" * 90,
+    "def f(x):\n    return x + 1\n",
+    "ERR_TIMEOUT_42 in X-42B",
+    "naïve café Ångström",
+    "\u200bzero width",
+    "emoji \N{GRINNING FACE} in a text",
+    "\tTabs\tand\r\nline ends\r\n",
+    "1,234.56 + 7 = ?",
+    "| a | b |\n|---|---|\n| 1 | 2 |",
+    "a\x00b control",
+    "UPPER lower MiXeD",
+    "\u2026\u2014\u201cquotes\u201d",
+    "\u200b\u200b",
+]
+
+
+def varied_texts() -> list[str]:
+    """Twenty odd texts, fourteen of a few lines and six over the limit, from this project's own files."""
+    lines = [
+        line
+        for path in sorted([*ROOT.glob("parsers/*.py"), *ROOT.glob("enrich/*.py"), *ROOT.glob("enrich/*.toml")])
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.strip()
+    ]
+    short = ["\n".join(lines[start : start + 1 + start % 9]) for start in range(0, 280, 20)]
+    long = ["\n".join(lines[start : start + 60]) for start in range(0, 360, 60)]
+    return [*ODD, *short, *long]
+
+
+@pytest.mark.real
+def test_vectors_are_those_of_the_reference(minilm: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compared with the library's own path from text to vector; and no network is touched on ours."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the network was touched")
+
+    texts = varied_texts()
+    with monkeypatch.context() as patch:
+        patch.setattr(socket.socket, "connect", refuse)
+        patch.setattr(socket, "getaddrinfo", refuse)
+        encoded = minilm.encode(texts)
+
+    from sentence_transformers import SentenceTransformer
+
+    place = ModelFolder(default_root()).find(minilm.model)
+    reference = SentenceTransformer(str(place), device="cpu", local_files_only=True)
+    expected = reference.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+    cosines = (encoded.vectors * expected).sum(axis=1)
+    assert len(texts) == 40 and encoded.truncated.sum() >= 6
+    assert cosines.min() >= 0.99999, [(texts[row][:60], cosines[row]) for row in cosines.argsort()[:3]]
+    np.testing.assert_allclose(np.linalg.norm(encoded.vectors, axis=1), 1, atol=1e-6)
+
+    lengths = [len(reference.tokenizer(text, verbose=False)["input_ids"]) for text in texts]
+    np.testing.assert_array_equal(encoded.tokens, lengths)
+
+
+@pytest.mark.real
+def test_batches_do_not_change_a_vector(minilm: Embedder) -> None:
+    texts = varied_texts()[::4]
+    together = minilm.encode(texts).vectors
+    alone = np.array([minilm.encode([text]).vectors[0] for text in texts])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    np.testing.assert_allclose(minilm.query(texts[0]), together[0], atol=1e-5)
+
+
+@pytest.mark.real
+def test_what_the_default_embedder_is(minilm: Embedder) -> None:
+    assert (minilm.dimension, minilm.limit, minilm.special_tokens) == (384, 256, 2)
+    assert minilm.count("Hello world") == 4
+    assert minilm.encode(["漢漢 嗎 \N{GRINNING FACE}"]).unknown[0] >= 1
+    made = minilm.provenance
+    assert (made.runtime, made.precision, made.device, made.file) == ("sentence-transformers", "fp32", "cpu", "")
+    assert set(made.libraries) == {"sentence-transformers", "torch", "transformers"}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"pooling": "cls"}, r"expected pooling 'cls', got \['mean'\]"),
+        ({"dimension": 768}, "expected dimension 768, got 384"),
+        ({"limit": 1024}, "its limit is 1024, and it has only 512 positions"),
+    ],
+)
+def test_a_folder_that_is_not_what_the_registry_says_is_refused(
+    minilm: Embedder, change: dict[str, object], says: str
+) -> None:
+    from enrich.sentence_transformers_runtime import SentenceTransformersRuntime
+
+    model = msgspec.structs.replace(minilm.model, **change)
+    with pytest.raises(ModelError, match=says):
+        SentenceTransformersRuntime(model, ModelFolder(default_root()).find(model), "cpu")
+
+
+@pytest.mark.real
+def test_a_folder_that_cannot_be_loaded_and_a_device_that_is_not_there(
+    minilm: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from enrich.sentence_transformers_runtime import SentenceTransformersRuntime
+
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="cannot be loaded by sentence-transformers"):
+        SentenceTransformersRuntime(minilm.model, tmp_path, "cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ModelError, match="device 'cuda' is asked for, and PyTorch finds no GPU"):
+        SentenceTransformersRuntime(minilm.model, tmp_path, "cuda")
+    with pytest.raises(ModelError, match="unknown device 'abacus'"):
+        SentenceTransformersRuntime(minilm.model, tmp_path, "abacus")

@@ -1,0 +1,302 @@
+"""Filters in both channels, fusion, and hits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import lancedb
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import indexes.vectors
+from indexes.filters import Filter, parse_filters, to_sql
+from indexes.lexical import LexicalIndex
+from indexes.rows import Row, Vector, to_table
+from indexes.search import RRF_K, Hit, Searcher, fuse
+from indexes.vectors import ChunkTable
+from parsers.errors import StoreError, UsageError
+
+WORDS = ("mill", "river", "stone", "wheel", "flour", "grain", "miller", "bread")
+
+
+def embed(text: str) -> npt.NDArray[np.float32]:
+    """How often each of the eight words occurs: a vector that can be computed by eye."""
+    words = text.lower().split()
+    return np.array([words.count(word) + 0.01 for word in WORDS], np.float32)
+
+
+def make_row(number: int, text: str, key: str = "a.md", labels: Sequence[str] = ()) -> Row:
+    return Row(
+        chunk_id=f"{number:032x}",
+        document_id=hashlib.sha256(key.encode()).hexdigest()[:32],
+        key=key,
+        start=number,
+        end=number + len(text),
+        text=text,
+        heading_path=("Title", "Chapter"),
+        locator=f"Title {number}",
+        note="a note",
+        labels=tuple(labels),
+    )
+
+
+def make_stores(folder: Path, rows: list[Row], *, vectors: bool = True) -> tuple[ChunkTable, LexicalIndex]:
+    table = ChunkTable.create(lancedb.connect(folder / "table"), len(WORDS))
+    written = to_table(rows, [Vector(embed(row.text), "by eye") if vectors else None for row in rows], len(WORDS))
+    table.apply([], written)
+    with LexicalIndex.create(folder / "bm25") as index:
+        index.apply([], written)
+        index.commit()
+    return table, LexicalIndex.open(folder / "bm25")
+
+
+TEXTS = ["mill mill river", "river stone", "the wheel of a mill", "flour and grain", "bread", "miller stone wheel"]
+
+
+@pytest.fixture
+def searcher(tmp_path: Path) -> Searcher:
+    rows = [make_row(n, text, f"doc{n // 3}.md", ["odd"] if n % 2 else ["even"]) for n, text in enumerate(TEXTS)]
+    return Searcher(*make_stores(tmp_path, rows), embed)
+
+
+# Filters
+
+
+@pytest.mark.parametrize(
+    ("expression", "parsed"),
+    [
+        ("label=internal", Filter("label", "internal")),
+        (" label != restricted", Filter("label", " restricted", negated=True)),
+        ("key=handbook/leave.md", Filter("key", "handbook/leave.md")),
+        ("key=handbook/*", Filter("key", "handbook/", prefix=True)),
+        ("key!=a=b!=c", Filter("key", "a=b!=c", negated=True)),
+        ("key=*", Filter("key", "", prefix=True)),
+        ("label=a*", Filter("label", "a*")),
+    ],
+)
+def test_filters_are_read(expression: str, parsed: Filter) -> None:
+    assert parse_filters([expression]) == (parsed,)
+
+
+@pytest.mark.parametrize("expression", ["", "label", "label=", "author=me", "label<a", "=a", "label==", "key=\ud800"])
+def test_what_is_no_filter_is_refused(expression: str) -> None:
+    if expression == "label==":
+        assert parse_filters([expression]) == (Filter("label", "="),)
+        return
+    with pytest.raises(UsageError) as refused:
+        parse_filters([expression])
+    assert repr(expression) in refused.value.message
+    assert "label=NAME" in refused.value.remedy
+
+
+def test_no_filter_is_no_condition() -> None:
+    assert to_sql([]) is None
+    assert to_sql(parse_filters(["label=it's", "key!=a*"])) == (
+        "(array_has(labels, 'it''s')) AND NOT (starts_with(key, 'a'))"
+    )
+
+
+tricky = st.text(st.sampled_from("a'\"%_\\*/ éÉe\u0301日\n\x00;-$?{}[]().^|+~#@&<>\U0010ffff"), min_size=1, max_size=6)
+some_filter = st.builds(
+    lambda field, operator, value, star: f"{field}{operator}{value}{star}",
+    st.sampled_from(["label", "key"]),
+    st.sampled_from(["=", "!="]),
+    tricky,
+    st.sampled_from(["", "*"]),
+)
+
+
+def lets_through(filter: Filter, key: str, labels: Sequence[str]) -> bool:
+    if filter.field == "label":
+        matches = filter.value in labels
+    else:
+        matches = key.startswith(filter.value) if filter.prefix else key == filter.value
+    return matches != filter.negated
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(tricky, st.lists(tricky, max_size=3)), min_size=1, max_size=8),
+    st.lists(some_filter, max_size=2),
+    st.data(),
+)
+def test_both_channels_let_the_same_rows_through(
+    tmp_path_factory: pytest.TempPathFactory,
+    documents: list[tuple[str, list[str]]],
+    expressions: list[str],
+    data: st.DataObject,
+) -> None:
+    known_keys = st.sampled_from([key for key, _ in documents])
+    known_labels = st.sampled_from([label for _, labels in documents for label in labels] or ["none"])
+    expressions = [
+        *expressions,
+        "key=" + data.draw(known_keys),
+        "label!=" + data.draw(known_labels),
+        "label=" + data.draw(known_labels),
+        "key!=" + data.draw(known_keys)[:1] + "*",
+    ]
+    rows = [make_row(number, "mill", key, sorted(set(labels))) for number, (key, labels) in enumerate(documents)]
+    half = len(rows) // 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexes.vectors, "EXACT_ROWS", 1)
+        table, _ = make_stores(tmp_path_factory.mktemp("half"), rows[:half])
+        table.refresh_indexes()
+        rest = to_table(rows[half:], [Vector(embed("mill"), "by eye")] * (len(rows) - half), len(WORDS))
+        partly_indexed = table.apply([], rest).version
+        indexed = table.refresh_indexes()
+    bare, lexical = make_stores(tmp_path_factory.mktemp("filters"), rows)
+    assert indexed > partly_indexed
+    views = [bare, table.checkout(partly_indexed), table.checkout(indexed)]
+    for chosen in [*([expression] for expression in expressions), expressions[:2]]:
+        parsed = parse_filters(chosen)
+        expected = [row.chunk_id for row in rows if all(lets_through(f, row.key, row.labels) for f in parsed)]
+        assert sorted(name for name, _ in lexical.search("mill", 100, parsed)) == expected, chosen
+        for view in views:
+            assert sorted(name for name, _ in view.dense(embed("mill"), 100, to_sql(parsed))) == expected, chosen
+
+
+# Fusion
+
+rankings = st.lists(
+    st.lists(st.integers(0, 20), unique=True).map(lambda ids: [(f"{n:02}", 1.0) for n in ids]), min_size=1, max_size=3
+)
+
+
+@given(rankings)
+@example([[("a", 1.0), ("b", 1.0)], [("b", 1.0), ("a", 1.0)]])
+def test_fusion_follows_its_formula(rankings: list[list[tuple[str, float]]]) -> None:
+    fused = fuse(rankings)
+    assert {name for name, _ in fused} == {name for ranking in rankings for name, _ in ranking}
+    for name, score in fused:
+        ranks = [[other for other, _ in ranking].index(name) + 1 for ranking in rankings if name in dict(ranking)]
+        assert score == pytest.approx(sum(1 / (RRF_K + rank) for rank in ranks))
+    assert fused == sorted(fused, key=lambda hit: (-hit[1], hit[0]))
+
+
+# Hits
+
+
+def test_a_hit_holds_its_row(searcher: Searcher) -> None:
+    hit = searcher.search("bread", "bm25")[0]
+    assert msgspec.to_builtins(hit) == {
+        "rank": 1,
+        "score": hit.scores["bm25"],
+        "document_id": hashlib.sha256(b"doc1.md").hexdigest()[:32],
+        "key": "doc1.md",
+        "chunk_id": f"{4:032x}",
+        "start": 4,
+        "end": 9,
+        "text": "bread",
+        "heading_path": ["Title", "Chapter"],
+        "locator": "Title 4",
+        "note": "a note",
+        "labels": ["even"],
+        "ranks": {"bm25": 1},
+        "scores": {"bm25": hit.score},
+    }
+
+
+def texts(hits: list[Hit]) -> list[str]:
+    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    return [hit.text for hit in hits]
+
+
+def test_each_mode_asks_its_channels(searcher: Searcher) -> None:
+    assert texts(searcher.search("mill", "bm25")) == [TEXTS[0], TEXTS[2]]
+    dense = searcher.search("mill", "dense", k=3)
+    assert texts(dense)[:2] == [TEXTS[2], TEXTS[0]] or texts(dense)[:2] == [TEXTS[0], TEXTS[2]]
+    assert all(list(hit.ranks) == ["dense"] and hit.score == hit.scores["dense"] for hit in dense)
+    hybrid = searcher.search("mill", k=6)
+    assert set(texts(hybrid)[:2]) == {TEXTS[0], TEXTS[2]}
+    for hit in hybrid:
+        assert list(hit.ranks) == ["dense", "bm25"]
+        assert hit.score == pytest.approx(sum(1 / (60 + rank) for rank in hit.ranks.values() if rank))
+    assert hybrid[-1].ranks["bm25"] is None
+    assert hybrid[-1].scores["bm25"] is None
+
+
+def test_filters_hold_in_every_mode(searcher: Searcher) -> None:
+    for mode in ("hybrid", "dense", "bm25"):
+        assert texts(searcher.search("stone wheel", mode, filters=["label=odd", "key=doc1*"])) == [TEXTS[5]] + (
+            [TEXTS[3]] if mode != "bm25" else []
+        )
+
+
+def test_the_number_asked_for_is_given(searcher: Searcher) -> None:
+    assert len(searcher.search("mill", k=2)) == 2
+    assert len(searcher.search("mill", k=50)) == len(TEXTS)
+    assert len(searcher.search("mill", k=5, depth=1)) == 5
+    for numbers in ({"k": 0}, {"k": -1}, {"depth": 0}):
+        with pytest.raises(UsageError):
+            searcher.search("mill", **numbers)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("query", ["", "  \n", "\u3000"])
+def test_a_blank_query_finds_nothing(searcher: Searcher, query: str) -> None:
+    assert searcher.search(query) == []
+
+
+@pytest.mark.parametrize("query", ["mill \ud800", "mill " * 50_000, "(mill AND", "😀 mill\x00"])
+def test_any_query_is_searched(searcher: Searcher, query: str) -> None:
+    assert TEXTS[0] in texts(searcher.search(query))
+
+
+def test_unknown_modes_are_refused(searcher: Searcher) -> None:
+    with pytest.raises(UsageError, match="fuzzy") as refused:
+        searcher.search("mill", "fuzzy")
+    assert "hybrid, dense, bm25" in refused.value.remedy
+
+
+def test_without_an_embedder_only_bm25_is_searched(searcher: Searcher) -> None:
+    bare = Searcher(searcher._table, searcher._lexical, None)
+    assert texts(bare.search("mill", "bm25")) == [TEXTS[0], TEXTS[2]]
+    for mode in ("hybrid", "dense"):
+        with pytest.raises(UsageError, match="embedder"):
+            bare.search("mill", mode)
+
+
+def test_an_index_without_vectors_is_searched_by_bm25(tmp_path: Path) -> None:
+    rows = [make_row(number, text) for number, text in enumerate(TEXTS)]
+    searcher = Searcher(*make_stores(tmp_path, rows, vectors=False), embed)
+    assert searcher.channels("hybrid") == ("bm25",)
+    hits = searcher.search("mill")
+    assert hits == searcher.search("mill", "bm25")
+    assert [list(hit.ranks) for hit in hits] == [["bm25"], ["bm25"]]
+    with pytest.raises(UsageError, match="no row of this index"):
+        searcher.search("mill", "dense")
+
+
+def test_an_empty_index_finds_nothing(tmp_path: Path) -> None:
+    searcher = Searcher(*make_stores(tmp_path, []), embed)
+    assert searcher.search("mill") == []
+
+
+def test_stores_that_disagree_are_said(tmp_path: Path) -> None:
+    table, lexical = make_stores(tmp_path, [make_row(1, "mill")])
+    table.apply([f"{1:032x}"], to_table([], [], len(WORDS)))
+    with pytest.raises(StoreError, match="verify"):
+        Searcher(table, lexical, embed).search("mill", "bm25")
+
+
+def test_a_searcher_over_views_does_not_see_later_writes(tmp_path: Path) -> None:
+    table, lexical = make_stores(tmp_path, [make_row(1, "mill")])
+    searcher = Searcher(table.checkout(table.version), lexical, embed)
+    before = searcher.search("mill")
+    table.apply([f"{1:032x}"], to_table([make_row(2, "mill")], [Vector(embed("mill"), "by eye")], len(WORDS)))
+    with LexicalIndex.open(tmp_path / "bm25", write=True) as index:
+        index.apply([f"{1:032x}"], [])
+        index.commit()
+    assert searcher.search("mill") == before != []
+
+
+def test_equal_rows_stand_by_id(tmp_path: Path) -> None:
+    rows = [make_row(number * 7 % 31, "mill river") for number in range(1, 31)]
+    searcher = Searcher(*make_stores(tmp_path, rows), embed)
+    for mode in ("hybrid", "dense", "bm25"):
+        assert [hit.chunk_id for hit in searcher.search("mill", mode, k=4)] == [f"{n:032x}" for n in range(1, 5)]
