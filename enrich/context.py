@@ -34,7 +34,7 @@ class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
         title: code points of each title; what is longer is cut at white space.
     """
 
-    neighbours: int = 300
+    neighbours: int = 200
     siblings: int = 6
     title: int = 80
 

@@ -52,9 +52,9 @@ _DEFINES: Final = tuple(
 _KEYWORDS: Final = re.compile(
     r"(?i:if|for|while|switch|catch|return|else|do|try|new|delete|sizeof|typeof|await|yield|with|elif|except|main|self)"
 )
-_IDENTIFIER: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*(?![\w])")
+_IDENTIFIER: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*(?!\w|\.\d)")
 _CODE_LIKE: Final = re.compile(r"[a-z\d][A-Z]|\w_\w|\w(?:\.|::)\w|[A-Za-z]\d")
-_DESIGNATION: Final = re.compile(r"\b(?=[\w-]*\d)[A-Z][A-Z\d]*(?:[-_][A-Z\d]+)*\b")
+_DESIGNATION: Final = re.compile(r"\b(?=[\w-]*\d)[A-Z][A-Z\d]*(?:[-_][A-Z\d]+)*\b|\bv\d+(?:\.\d+)+\b")
 _PROPER: Final = re.compile(
     r"(?<=[^\W\d_.!?:;] |[,)’'] )(?P<name>[^\W\d_a-z][^\W\d_]+(?: (?:of |de |von |van |du |la )?[^\W\d_a-z][^\W\d_]+)*)"
 )

@@ -138,7 +138,8 @@ class LlamaRuntime:
                     f"llama.cpp cannot load {self._path}: {error}{_last_words()}",
                     "Check the file with `gristmill models`",
                 ) from error
-        self._limit = min(self._llama.n_ctx(), _trained_context(self._llama.metadata) or self._n_ctx)
+        # llama.cpp rounds its context up, and llama_cpp's own buffers do not follow.
+        self._limit = min(self._n_ctx, self._llama.n_ctx(), _trained_context(self._llama.metadata) or self._n_ctx)
         self._controls = self._control_tokens()
 
     def _control_tokens(self) -> tuple[list[int], list[int], list[int]]:

@@ -41,20 +41,21 @@ _FUNCTION_WORDS: Final = {
 }
 GENERIC: Final = _list(
     """a about after all also an and answers any are as asks at because been before being between both but by can
-    chapter checks compares contains could covers defines describes describing details discusses discussing document
-    does during each every example examples explaining explains focuses for from gives guidance guide have having he
-    her here his how if important in including information instructions into introduces introduction is it its
-    itself key lists main many mentions more most must names no not notes of on one only other our outlines over
-    overview part passage presents provides regarding related reports requirements rules says section sets several
-    she should shows some specific states steps such summarizes summary tells text than that the their them then
-    there these they this those three through to two under upon use used uses using various very was we were what
-    when where which while who why will with within without would you your aber abschnitt als auch auf bei
-    beschreibt dann das dem den der des die diese dieser dieses durch ein eine einem einen einer eines er erklärt es
-    hier ist mit nach oder sein sie sind text über und unter von wann was wenn werden wer wie wird wurde au avec ce
-    ces cet cette comment dans des du elle en est et il ils la le les l par pour pourquoi quand que qui sont sous
-    sur texte un une como cómo con cuando de del desde el en entre es esta estas este esto estos la las los para por
-    que se sobre son su texto un una che come della di gli i il in lo nel per quando questa questo si sono un de
-    deze dit een en het met o op os um uma van voor"""
+    chapter checks compares contains content could covers defines describes describing details discusses discussing
+    document does during each every example examples explaining explains focuses for from gives guidance guide have
+    having he her here his how if important in including information instructions into introduces introduction is it
+    its itself key lists main many mentioning mentions more most must names no not notes of on one only other our
+    outlines over overview part passage passages presents process provides regarding related reports requirements
+    rules says section sets several she should shows some specific specifically states steps such summarizes summary
+    system tells text than that the their them then there these they this those three through time to topic two
+    under upon use used uses using various very was way ways we were what when where which while who why will with
+    within without would you your
+    aber abschnitt als auch auf bei beschreibt dann das dem den der des die diese dieser dieses durch ein eine einem
+    einen einer eines er erklärt es hier ist mit nach oder sein sie sind text über und unter von wann was wenn
+    werden wer wie wird wurde au avec ce ces cet cette comment dans des du elle en est et il ils la le les l par
+    pour pourquoi quand que qui sont sous sur texte un une como cómo con cuando de del desde el en entre es esta
+    estas este esto estos la las los para por que se sobre son su texto un una che come della di gli i il in lo nel
+    per quando questa questo si sono un de deze dit een en het met o op os um uma van voor"""
 )
 PARTS: Final = _list(
     """appendix book chapter document figure guide index manual page paragraph part passage section table text

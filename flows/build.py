@@ -19,7 +19,7 @@ from flows import gates, stages
 from flows.plan import Entry, Plan, make_plan
 from flows.report import BuildReport, Progress
 from flows.settings import Settings
-from flows.workshop import Workshop
+from flows.workshop import Workshop, check_surroundings
 from indexes.storage import Storage
 
 
@@ -182,8 +182,8 @@ def _workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
     began = time.time() if options.started is None else options.started
     report = BuildReport()
     report.seconds["start"] = time.time() - began
+    check_surroundings(settings)
     storage = Storage(settings.index)
-    storage.create()
     with storage.lock():
         shop = Workshop(settings, storage, report, Progress(quiet=options.quiet))
         try:

@@ -7,6 +7,7 @@ error; with ``--json`` the last line of standard output is one JSON object, for 
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import sys
@@ -14,13 +15,14 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final, cast, get_args
+from typing import Annotated, Any, Final, ParamSpec, cast, get_args
 
 import typer
 
 from flows.settings import Mode, load_settings, prepare_prefect
 from parsers.errors import GristmillError
 
+Arguments = ParamSpec("Arguments")
 STARTED: Final = time.time()
 SOME_FAILED: Final = 3
 INTERRUPTED: Final = 130
@@ -33,12 +35,40 @@ app: Final = typer.Typer(
     rich_markup_mode=None,
 )
 
+
+def _clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
+    """Have a command end in a clear message and the right exit status, whatever goes wrong in it."""
+
+    @functools.wraps(command)
+    def run(*positional: Arguments.args, **named: Arguments.kwargs) -> None:
+        as_json = bool(named.get("as_json"))
+        try:
+            command(*positional, **named)
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except GristmillError as error:
+            _fail(error.message, error.remedy, error.exit_status, as_json)
+        except KeyboardInterrupt:
+            remedy = "Nothing was published; what was finished is remembered. Run the command again to go on."
+            _fail("interrupted", remedy, INTERRUPTED, as_json)
+        except BrokenPipeError:
+            sys.stderr.close()
+            raise SystemExit(1) from None
+        except Exception as error:
+            traceback.print_exc()
+            what = f"a defect of ours: {type(error).__name__}: {error}"
+            _fail(what, "Please report it with the lines above.", 1, as_json)
+
+    return run
+
+
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file; gristmill.toml by default.")]
 Index = Annotated[str | None, typer.Option("--index", help="Where the index is kept.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line of standard output.")]
 
 
 @app.command()
+@_clearly
 def build(
     source: Annotated[str | None, typer.Argument(help="The folder that holds the documents.")] = None,
     index: Index = None,
@@ -69,6 +99,9 @@ def build(
         notes="none" if no_notes else notes,
         notes_limit=notes_limit,
     )
+    from flows.workshop import check_surroundings
+
+    check_surroundings(settings)
     prepare_prefect()
     from flows.build import BuildOptions
     from flows.build import build as run
@@ -83,6 +116,7 @@ def build(
 
 
 @app.command()
+@_clearly
 def search(
     query: Annotated[str, typer.Argument(help="Any text.")],
     index: Index = None,
@@ -104,6 +138,7 @@ def search(
 
 
 @app.command()
+@_clearly
 def inspect(
     file: Annotated[Path, typer.Argument(help="The file to look at.")],
     config: Config = None,
@@ -120,6 +155,7 @@ def inspect(
 
 
 @app.command()
+@_clearly
 def status(index: Index = None, config: Config = None, as_json: Json = False) -> None:
     """What is published, and which documents are not wholly in it."""
     from flows import printing
@@ -130,6 +166,7 @@ def status(index: Index = None, config: Config = None, as_json: Json = False) ->
 
 
 @app.command()
+@_clearly
 def evaluate(
     golden: Annotated[Path, typer.Argument(help="A golden set, one JSON object a line.")],
     index: Index = None,
@@ -145,6 +182,7 @@ def evaluate(
 
 
 @app.command()
+@_clearly
 def models(
     action: Annotated[str, typer.Argument(help="list, fetch or verify.")] = "list",
     names: Annotated[list[str] | None, typer.Argument(help="Models; those of the settings by default.")] = None,
@@ -160,6 +198,7 @@ def models(
 
 
 @app.command()
+@_clearly
 def doctor(config: Config = None, index: Index = None, as_json: Json = False) -> None:
     """What this machine can do, with the remedy for each gap."""
     from flows import printing
@@ -174,22 +213,7 @@ def doctor(config: Config = None, index: Index = None, as_json: Json = False) ->
 def main() -> None:
     """The console script."""
     signal.signal(signal.SIGTERM, _terminate)
-    as_json = "--json" in sys.argv
-    try:
-        app(standalone_mode=True)
-    except GristmillError as error:
-        _fail(error.message, error.remedy, error.exit_status, as_json)
-    except KeyboardInterrupt:
-        remedy = "Nothing was published; what was finished is remembered. Run the command again to go on."
-        _fail("interrupted", remedy, INTERRUPTED, as_json)
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise SystemExit(1) from None
-    except Exception as error:
-        traceback.print_exc()
-        _fail(
-            f"a defect of ours: {type(error).__name__}: {error}", "Please report it with the lines above.", 1, as_json
-        )
+    app()
 
 
 def _finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:

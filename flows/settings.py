@@ -130,7 +130,7 @@ def prepare_prefect() -> None:
         "DO_NOT_TRACK": "1",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
-        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",  # the command line says what went wrong itself
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_CLI_COLORS": "false",
         "PREFECT_HOME": str(platformdirs.user_cache_path("gristmill") / "prefect"),

@@ -32,6 +32,18 @@ from parsers.registry import fingerprint
 KEEP_MEMORY: Final = timedelta(hours=1)  # superseded states of the memory stay this long for whoever reads them
 
 
+def check_surroundings(settings: Settings) -> None:
+    """What can be told before anything is started: that there is a source, and that the index can be written.
+
+    Raises:
+        UsageError: when one of them is not so.
+    """
+    if settings.source is None:
+        raise UsageError("no source is given", "Name it: gristmill build FOLDER, or `source` in the settings.")
+    open_source(settings.source, settings.source_name, settings.include, settings.exclude)
+    Storage(settings.index).create()
+
+
 class Workshop:
     """The source, the memory, the models and the index of one build.
 
@@ -43,8 +55,7 @@ class Workshop:
     """
 
     def __init__(self, settings: Settings, storage: Storage, report: BuildReport, progress: Progress) -> None:
-        if settings.source is None:
-            raise UsageError("no source is given", "Name it: gristmill build FOLDER, or `source` in the settings.")
+        assert settings.source is not None  # check_surroundings
         self.settings: Final = settings
         self.storage: Final = storage
         self.report: Final = report

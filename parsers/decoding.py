@@ -133,6 +133,9 @@ _EBCDIC_SPACE: Final = 0x40
 _EBCDIC: Final = ("cp500", "cp037")  # international first; they differ in a few marks only
 
 
+_Found = tuple[str, str] | tuple[str, str, str]  # text, encoding, and what had to be replaced
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """A decoded file.
@@ -164,20 +167,17 @@ def decode(data: bytes, declared: str | None = None) -> Decoded:
         BrokenDocument: when no encoding known here makes text of the bytes.
     """
     codec = _codec(declared)
-    problem = ""
-    found = _marked(data) or _proven(data, codec) or _declared(data, codec)
-    if found is None:
-        damaged = _damaged_utf8(data)
-        if damaged is not None:
-            text, problem = damaged
-            found = text, "utf-8"
-    found = found or _detected(data)
+    found = _marked(data) or _proven(data, codec) or _declared(data, codec) or _damaged_utf8(data) or _detected(data)
     if found is None:
         raise BrokenDocument(
             f"text in an unknown encoding ({len(data)} bytes, neither UTF-8 nor a code page that fits)",
             "Convert it to UTF-8",
         )
-    text, encoding = found
+    return _tidied(*found)
+
+
+def _tidied(text: str, encoding: str, problem: str = "") -> Decoded:
+    """Text with LF at line ends and without NUL, and what was replaced in it."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if encoding in _EBCDIC:
@@ -186,8 +186,6 @@ def decode(data: bytes, declared: str | None = None) -> Decoded:
     if "\0" in text:
         problems.append(f"{text.count(chr(0))} NUL characters, replaced")
         text = text.replace("\0", "\ufffd")
-    if encoding.startswith("utf-") and "\ufffd" in text and encoding != "utf-8":
-        problems.append(f"{text.count(chr(0xFFFD))} characters are no valid {encoding.upper()}")
     return Decoded(text, encoding, tuple(problems))
 
 
@@ -256,18 +254,20 @@ def _strict(data: bytes, encoding: str) -> str | None:
         return None
 
 
-def _marked(data: bytes) -> tuple[str, str] | None:
+def _marked(data: bytes) -> _Found | None:
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             body = data[len(mark) :]
             text = _strict(body, encoding)
-            if text is None and encoding == "utf-8":
-                return None
-            return (body.decode(encoding, "replace") if text is None else text), encoding
+            if text is not None:
+                return text, encoding
+            if encoding != "utf-8":
+                text = body.decode(encoding, "replace")
+                return text, encoding, f"{text.count(chr(0xFFFD))} characters are no valid {encoding.upper()}, replaced"
     return None
 
 
-def _proven(data: bytes, declared: str | None) -> tuple[str, str] | None:
+def _proven(data: bytes, declared: str | None) -> _Found | None:
     """Encodings that prove themselves: UTF-16 by its NULs, ISO-2022 by its escapes, UTF-8 by its form."""
     if b"\0" in data:
         encoding = utf16_without_mark(data)
@@ -283,12 +283,12 @@ def _proven(data: bytes, declared: str | None) -> tuple[str, str] | None:
     return (text, "utf-8") if text is not None else None
 
 
-def _declared(data: bytes, codec: str | None) -> tuple[str, str] | None:
+def _declared(data: bytes, codec: str | None) -> _Found | None:
     text = _strict(data, codec) if codec and codec != "utf-8" else None
     return (text, codec) if text is not None and codec else None
 
 
-def _damaged_utf8(data: bytes) -> tuple[str, str] | None:
+def _damaged_utf8(data: bytes) -> _Found | None:
     """UTF-8 with a few broken places, replaced; None where it is rather something else."""
     body = data.removeprefix(codecs.BOM_UTF8)
     try:  # surrogates written one by one, as some databases do
@@ -299,10 +299,10 @@ def _damaged_utf8(data: bytes) -> tuple[str, str] | None:
     sound = len(text) - len(text.encode("ascii", "ignore")) - text.count("\ufffd")
     if sound < 4 * broken:
         return None
-    return text, f"{broken} places are no valid UTF-8, replaced" if broken else ""
+    return text, "utf-8", f"{broken} places are no valid UTF-8, replaced" if broken else ""
 
 
-def _detected(data: bytes) -> tuple[str, str] | None:
+def _detected(data: bytes) -> _Found | None:
     if b"\0" in data:  # no code page has it in text
         return None
     for encoding in _candidates(data[:_SAMPLE], _sample(data)):

@@ -16,7 +16,7 @@ from chunker.chunk import Chunk
 from enrich.context import Template, Window, Windows, WindowSettings, key, load_template, narrowed, window
 from parsers.document import Document, TreeBuilder
 
-WORDS = st.sampled_from("pump seal valve year check oil gauge north 7,5 Ames v1.2 水泵 é".split())
+WORDS = st.sampled_from(["pump", "seal", "valve", "year", "oil", "north", "7,5", "Ames", "v1.2", "水泵", "é"])
 SENTENCE = st.lists(WORDS, min_size=2, max_size=30).map(lambda words: " ".join(words) + ".")
 SECTIONS = st.lists(
     st.tuples(st.integers(1, 3), st.lists(SENTENCE, min_size=1, max_size=5)), min_size=1, max_size=6

@@ -1,0 +1,205 @@
+"""The command line as a process of its own, with the real model: what it says, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+from flows.cli import app
+
+GRISTMILL = str(Path(sys.executable).with_name("gristmill"))
+DEMO = ROOT / "infra" / "demo"
+
+
+def run(*arguments: object, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [GRISTMILL, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def last_json(done: subprocess.CompletedProcess[str]) -> Any:
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_every_command_has_a_help_text() -> None:
+    assert {command.callback.__name__ for command in app.registered_commands if command.callback} >= {
+        "build",
+        "search",
+        "inspect",
+        "status",
+        "evaluate",
+        "models",
+        "doctor",
+    }
+    for command in app.registered_commands:
+        assert command.callback is not None and command.callback.__doc__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["build", "nowhere", "--index", "i"], "no such folder"),
+        (["build", __file__, "--index", "i"], "is not a folder"),
+        (["build", ".", "--index", __file__], "cannot be used"),
+        (["build", ".", "--index", "/proc/gristmill"], "cannot be used"),
+        (["build"], "no source is given"),
+        (["search", "x", "--index", "nowhere"], "nothing is published"),
+        (["search", "x", "--mode", "magic"], "none of hybrid, dense, bm25"),
+        (["status", "--index", "s3://bucket/index"], "not supported yet"),
+        (["inspect", "nowhere.md"], "cannot be read"),
+        (["evaluate", "nowhere.jsonl"], "cannot be read"),
+        (["models", "dance"], "no action 'dance'"),
+        (["models", "fetch", "unheard-of"], "unknown model"),
+        (["status", "--config", "nowhere.toml"], "no such file"),
+    ],
+)
+def test_wrong_use_is_status_2_and_says_what_to_do(tmp_path: Path, arguments: list[str], says: str) -> None:
+    (tmp_path / "a.txt").write_text("A document.")
+    done = subprocess.run(
+        [GRISTMILL, *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_settings_are_named(tmp_path: Path) -> None:
+    (tmp_path / "gristmill.toml").write_text("sauce = 'docs'\nnote_reserve = -1\n")
+    done = run("status", "--config", tmp_path / "gristmill.toml", "--json")
+    assert done.returncode == 2
+    assert "sauce" in done.stderr and "note_reserve" in done.stderr
+    assert last_json(done)["exit_status"] == 2
+
+
+@pytest.mark.real
+def test_the_demo_builds_answers_and_does_nothing_twice(tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    built = run("build", DEMO / "docs", "--index", index, "--json")
+    assert built.returncode == 3, built.stderr
+    report = last_json(built)
+    assert report["published"] and report["documents"]["failed"] == 1
+    assert [failure["key"] for failure in report["failures"]] == ["archive/scan-0417.md"]
+    assert [one["key"] for one in report["unknown"]] == ["zh/compressor-notice.md"]
+    assert report["truncated"] == 0
+    assert built.stdout.count("\n") == 1
+
+    found = run("search", "X-42B torque", "--index", index, "--json", "-k", "3")
+    assert found.returncode == 0
+    hit = last_json(found)["hits"][0]
+    assert set(hit) >= {"rank", "score", "document_id", "key", "chunk_id", "start", "end", "text", "heading_path"}
+    assert set(hit["ranks"]) == {"dense", "bm25"}
+
+    again = last_json(run("build", DEMO / "docs", "--index", index, "--json"))
+    assert not again["published"] and not any(again["work"].values())
+
+    measured = last_json(run("evaluate", DEMO / "golden.jsonl", "--index", index, "--json"))
+    hybrid = next(one for one in measured["runs"] if one["mode"] == "hybrid")
+    assert hybrid["n"] == 32
+    assert hybrid["recall"]["5"] >= 0.84  # a floor below what README reports: lowering it is a visible act
+
+    standing = run("status", "--index", index)
+    assert standing.returncode == 0 and "archive/scan-0417.md" in standing.stdout
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_publishes_nothing_and_leaves_nothing_running(tmp_path: Path, number: int) -> None:
+    index = tmp_path / "index"
+    process = subprocess.Popen(
+        [GRISTMILL, "build", str(DEMO / "docs"), "--index", str(index)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "to look at" in line:
+            break
+    time.sleep(0.5)
+    process.send_signal(number)
+    _, rest = process.communicate(timeout=120)
+    assert process.returncode == 130, rest
+    assert "interrupted" in rest and "Traceback" not in rest
+    assert not (index / "pointer.json").exists()
+    assert not alive_in_session(process.pid)
+
+
+def alive_in_session(session: int) -> list[str]:
+    """Processes of a session that still run, by their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                if int(fields[3]) == session and fields[0] != "Z":
+                    found.append((entry / "cmdline").read_text())
+            except (OSError, IndexError):
+                continue
+    return found
+
+
+def test_a_full_disk_is_named_and_the_published_index_stays(tmp_path: Path) -> None:
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(tmp_path)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount a small disk")
+    try:
+        docs = tmp_path / "docs"
+        docs.mkdir()
+        (docs / "a.txt").write_text("One small document about pumps.")
+        index = tmp_path / "index"
+        assert run("build", docs, "--index", index, "--vectors-for", "none").returncode == 0
+        before = (index / "pointer.json").read_bytes()
+        (docs / "filler.txt").write_text("\n\n".join(f"Paragraph {n} of {n * 7919 % 10007}." for n in range(30_000)))
+        done = run("build", docs, "--index", index, "--vectors-for", "none", "--json")
+        assert done.returncode == 2, done.stderr
+        assert "No space left on device" in done.stderr and "Free some space" in done.stderr
+        assert (index / "pointer.json").read_bytes() == before
+        assert last_json(run("search", "pumps", "--index", index, "--mode", "bm25", "--json"))["hits"]
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_doctor_names_a_missing_model_and_its_remedy(tmp_path: Path) -> None:
+    done = run(
+        "doctor",
+        "--json",
+        GRISTMILL_MODELS_DIR=str(tmp_path / "empty"),
+        PIP_INDEX_URL="http://127.0.0.1:9/simple",
+        PIP_EXTRA_INDEX_URL="",
+        PIP_FIND_LINKS="",
+        PIP_CONFIG_FILE=os.devnull,
+    )
+    assert done.returncode == 2
+    checks = {check["name"]: check for check in last_json(done)["checks"]}
+    model = checks["model all-MiniLM-L6-v2"]
+    assert model["state"] == "missing" and "gristmill models fetch all-MiniLM-L6-v2" in model["remedy"]
+    assert checks["network"]["state"] == "warning" and "model_folders" in checks["network"]["remedy"]
+
+
+def test_inspect_shows_tree_and_chunks_and_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Title\n\nText. More text.\n\n```python\nx = 1\n```\n")
+    done = run("inspect", tmp_path / "a.md", "--json")
+    assert done.returncode == 0
+    found = last_json(done)
+    text = found["document"]["text"]
+    assert found["document"]["title"] == "Title"
+    assert {node["kind"] for node in found["document"]["nodes"]} >= {"section", "heading", "paragraph", "code"}
+    for chunk in found["chunks"]:
+        assert chunk["text"] == text[chunk["start"] : chunk["end"]]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
