@@ -27,7 +27,7 @@ $(READY): pyproject.toml constraints.txt
 	  || { echo "Python 3.11 or 3.12 is needed, $$($(PYTHON) --version) is there: make PYTHON=python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@ls $(WHEELS)/llama_cpp_python-$(LLAMA)-* >/dev/null 2>&1 || $(MAKE) --no-print-directory llama
-	@$(BIN)/python -m pip install --quiet --no-compile --find-links $(WHEELS) \
+	@$(BIN)/python -m pip install -qq --no-compile --find-links $(WHEELS) \
 	  --editable '.[dev,notes]' --constraint constraints.txt
 	@touch $@
 	@echo "== $(VENV) is ready"

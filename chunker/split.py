@@ -14,6 +14,7 @@ Kept here, and tested as properties over generated trees and real files:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Final
 
 import msgspec
@@ -41,7 +42,8 @@ class ChunkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def fingerprint(ruler: Ruler, settings: ChunkerSettings) -> str:
     """What decides the chunker's output besides the document and its title."""
-    return f"chunker:{VERSION}:{ruler.fingerprint}:{settings.note_reserve}:{settings.path_share}"
+    sentences = f"sentencex={version('sentencex')}"
+    return f"chunker:{VERSION}:{sentences}:{ruler.fingerprint}:{settings.note_reserve}:{settings.path_share}"
 
 
 def split(document: Document, title: str, ruler: Ruler, settings: ChunkerSettings) -> list[Chunk]:

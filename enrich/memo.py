@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from lancedb.index import BTree
 
 Value = TypeVar("Value")
 
@@ -65,7 +66,7 @@ class _Table(Generic[Value]):
             self._table.optimize(cleanup_older_than=keep)
         if len(self) > INDEX_AT:
             if not self._table.list_indices():
-                self._table.create_scalar_index("key")
+                self._table.create_index("key", config=BTree())
             else:
                 self._table.optimize(cleanup_older_than=keep)
 

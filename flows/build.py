@@ -66,6 +66,7 @@ def build(settings: Settings, options: BuildOptions | None = None) -> dict[str, 
         if changed(shop):
             gate(shop, plan, options)
             publish(shop)
+        shop.report.seconds["total"] = time.time() - shop.began
         return shop.report.as_json()
 
 
@@ -185,7 +186,7 @@ def _workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
     check_surroundings(settings)
     storage = Storage(settings.index)
     with storage.lock():
-        shop = Workshop(settings, storage, report, Progress(quiet=options.quiet))
+        shop = Workshop(settings, storage, report, Progress(quiet=options.quiet), began)
         try:
             yield shop
         except Exception as error:
@@ -193,4 +194,3 @@ def _workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
             raise
         finally:
             shop.close()
-            report.seconds["total"] = time.time() - began

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, ParamSpec, cast, get_args
 
 import typer
 
-from flows.settings import Mode, load_settings, prepare_prefect
+from flows.settings import Mode, load_settings, prepare_environment
 from parsers.errors import GristmillError
 
 Arguments = ParamSpec("Arguments")
@@ -102,7 +102,6 @@ def build(
     from flows.workshop import check_surroundings
 
     check_surroundings(settings)
-    prepare_prefect()
     from flows.build import BuildOptions
     from flows.build import build as run
 
@@ -186,6 +185,7 @@ def evaluate(
 def models(
     action: Annotated[str, typer.Argument(help="list, fetch or verify.")] = "list",
     names: Annotated[list[str] | None, typer.Argument(help="Models; those of the settings by default.")] = None,
+    notes: Annotated[str | None, typer.Option("--notes", help="Who writes notes: none, extractive or llm.")] = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
@@ -193,7 +193,7 @@ def models(
     from flows import printing
     from flows.model_folder import run
 
-    found = run(load_settings(config), action, names or [], _say)
+    found = run(load_settings(config, notes=notes), action, names or [], _say)
     _finish(found, as_json, lambda: printing.models(found))
 
 
@@ -213,6 +213,7 @@ def doctor(config: Config = None, index: Index = None, as_json: Json = False) ->
 def main() -> None:
     """The console script."""
     signal.signal(signal.SIGTERM, _terminate)
+    prepare_environment()
     app()
 
 

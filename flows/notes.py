@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+import msgspec
+
 from enrich.context import Window
 from enrich.extractive import extractive
 from enrich.llm import NOTES_VERSION, NoteWriter
@@ -73,10 +75,7 @@ class ExtractiveNotes:
 
     def keys(self, windows: Sequence[Window]) -> list[str]:
         """From what the rules look at, and the fingerprint."""
-        return [
-            memory_key(self.fingerprint, window.title, *window.heading_path, "", window.text, window.opening)
-            for window in windows
-        ]
+        return [memory_key(self.fingerprint, msgspec.json.encode(window).decode()) for window in windows]
 
     def write(self, windows: Sequence[Window]) -> list[Note]:
         """The notes, in the order of the windows."""

@@ -119,8 +119,8 @@ def load_settings(file: Path | None = None, **flags: Any) -> Settings:
         ) from error
 
 
-def prepare_prefect() -> None:
-    """Have Prefect run here quietly and send nothing anywhere. To be called before Prefect is imported.
+def prepare_environment() -> None:
+    """Have the libraries run here quietly and send nothing anywhere. To be called before they are imported.
 
     What the environment already says stays. The temporary server of a flow without a server of its own gets time to
     start on a busy machine (Prefect's own limit of 20 s was seen to be too short on two busy cores), and keeps
@@ -135,7 +135,8 @@ def prepare_prefect() -> None:
         "PREFECT_CLI_COLORS": "false",
         "PREFECT_HOME": str(platformdirs.user_cache_path("gristmill") / "prefect"),
         "LANCE_LOG": "error",
-        "RUST_LOG": "error",
+        # Threads of the LLM that wait give their core to others: on shared cores an answer took 2 to 5 s, not 25.
+        "OMP_WAIT_POLICY": "PASSIVE",
     }
     for name, value in quiet.items():
         os.environ.setdefault(name, value)

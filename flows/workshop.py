@@ -52,14 +52,18 @@ class Workshop:
         storage: the index's place, which the build holds.
         report: what the build has done so far.
         progress: says so while it does it.
+        began: when the build began, on the clock of ``time.time``.
     """
 
-    def __init__(self, settings: Settings, storage: Storage, report: BuildReport, progress: Progress) -> None:
+    def __init__(
+        self, settings: Settings, storage: Storage, report: BuildReport, progress: Progress, began: float
+    ) -> None:
         assert settings.source is not None  # check_surroundings
         self.settings: Final = settings
         self.storage: Final = storage
         self.report: Final = report
         self.progress: Final = progress
+        self.began: Final = began
         self.published: Final = storage.pointer()
         self.scratch: Final[Path] = storage.scratch()
         self.source: Final[Source] = open_source(

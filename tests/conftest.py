@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from fakes import install_letters
 
-from flows.settings import Settings, load_settings, prepare_prefect
+from flows.settings import Settings, load_settings, prepare_environment
 
 ROOT = Path(__file__).resolve().parent.parent
-prepare_prefect()
+prepare_environment()
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from fakes import pairs_tokenizer
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from chunker.chunk import Chunk, chunk_ids, document_id, embedded_text
 from chunker.sentences import sentences
-from chunker.split import ChunkerSettings, split
+from chunker.split import VERSION, ChunkerSettings, split
 from chunker.tokens import Ruler
 from parsers.document import ROOT, Document, TreeBuilder, leaves, left_out
 
@@ -268,3 +270,20 @@ def test_sentences_are_not_cut_within_tokens(shared: Path) -> None:
 )
 def test_sentence_ends(text: str, count: int) -> None:
     assert len(sentences(text)) == count
+
+
+def test_other_cuts_need_another_version(tokenizer: Path) -> None:
+    """When this fails because the cuts were meant to change: raise VERSION, then put the new digest here."""
+    builder = TreeBuilder()
+    builder.write_heading("Pump", 1)
+    builder.write_leaf("paragraph", " ".join(f"Sentence {number} of the pump, with a valve." for number in range(30)))
+    builder.write_heading("Empty", 2)
+    builder.write_heading("Table", 2)
+    with builder.inside("table"):
+        for number in range(15):
+            builder.write_leaf("row", f"| part {number} | {number * 7} |", separator="\n", header=not number)
+    builder.write_leaf("code", "\n\n".join(f"def f{number}():\n    return {number}" for number in range(12)), page=3)
+    document = builder.finish(media_type="text/plain")
+    chunks = split(document, "Guide", ruler(tokenizer, 64), ChunkerSettings(note_reserve=8))
+    digest = hashlib.sha256(msgspec.json.encode(chunks)).hexdigest()[:16]
+    assert (VERSION, digest) == (1, "d528bcab1569e8e8")

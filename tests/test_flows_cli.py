@@ -92,7 +92,7 @@ def test_the_demo_builds_answers_and_does_nothing_twice(tmp_path: Path) -> None:
     assert built.returncode == 3, built.stderr
     report = last_json(built)
     assert report["published"] and report["documents"]["failed"] == 1
-    assert [failure["key"] for failure in report["failures"]] == ["archive/scan-0417.md"]
+    assert sorted(failure["key"] for failure in report["failures"]) == ["archive/scan-0417.md", "archive/scan-0502.pdf"]
     assert [one["key"] for one in report["unknown"]] == ["zh/compressor-notice.md"]
     assert report["truncated"] == 0
     assert built.stdout.count("\n") == 1
@@ -108,7 +108,7 @@ def test_the_demo_builds_answers_and_does_nothing_twice(tmp_path: Path) -> None:
 
     measured = last_json(run("evaluate", DEMO / "golden.jsonl", "--index", index, "--json"))
     hybrid = next(one for one in measured["runs"] if one["mode"] == "hybrid")
-    assert hybrid["n"] == 32
+    assert hybrid["n"] == 38
     assert hybrid["recall"]["5"] >= 0.84  # a floor below what README reports: lowering it is a visible act
 
     standing = run("status", "--index", index)

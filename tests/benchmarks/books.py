@@ -6,8 +6,8 @@ Two builds in one run, each a process of its own:
 
 - every book parsed, cut and put into BM25, with vectors for the named ones: seconds by stage, rates, peak memory by
   tenth of the way (flat memory shows as equal figures);
-- the named books alone, all with vectors; then the model alone on exactly the same embedded texts. Pipeline ÷ model is the figure to watch;
-  Prefect's start is given apart.
+- the named books alone, all with vectors; then the model alone on exactly the same embedded texts.
+  Pipeline ÷ model is the figure to watch; Prefect's start is given apart.
 
 Then search on the first index: median and worst milliseconds of each mode over a list of queries.
 """

@@ -1,0 +1,153 @@
+"""Notes in the build: what is asked for, remembered, tried again; with an LLM that can be computed by eye."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from conftest import Workspace
+from test_flows_build import NOTHING, assert_equals_a_clean_build, rows
+
+from enrich.context import Prompt
+from enrich.llm import Completion, LLMFailure
+from flows.notes import LLMNotes
+
+GUIDE = """# Guide
+
+## Pump
+
+The pump stops by itself when the tank is empty. Its seal wears out after a year.
+
+## Storage
+
+Keep the spare seal dry and cold, and away from the pump.
+"""
+
+
+class FirstWords:
+    """An LLM that answers with the passage's first five words; it fails at passages that hold ``crash``."""
+
+    prompts: ClassVar[list[Prompt]] = []
+    fails: ClassVar[bool] = False
+
+    def __init__(self, path: Path, **settings: object) -> None:
+        self.fingerprint = "first words"
+        self.provenance: Mapping[str, str] = {}
+
+    def room(self, prompt: Prompt) -> int:
+        return 1_000
+
+    def generate(self, prompt: Prompt, max_tokens: int) -> Completion:
+        self.prompts.append(prompt)
+        if self.fails and "crash" in prompt.rest:
+            raise LLMFailure("it fell over")
+        passage = prompt.rest.split("<passage>\n")[1].split("\n</passage>")[0]
+        words = [word for word in passage.replace("#", " ").replace(".", " ").split() if word.isalpha()]
+        return Completion(f"It tells how {' '.join(words[1:6])}.")
+
+
+@pytest.fixture
+def noted(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    monkeypatch.setattr("enrich.llama_runtime.LlamaRuntime", FirstWords)
+    monkeypatch.setattr(FirstWords, "prompts", [])
+    monkeypatch.setattr(FirstWords, "fails", False)
+    llm = workspace.docs.parent / "any.gguf"
+    llm.write_bytes(b"weights")
+    workspace.flags = {"notes": "llm", "llm": str(llm), "note_reserve": 24}
+    workspace.write("guide.md", GUIDE)
+    return workspace
+
+
+def test_notes_stand_in_the_embedded_text_and_are_asked_for_once(noted: Workspace) -> None:
+    report = noted.build()
+    assert report["work"]["notes"] == len(rows(noted)) == 2
+    for row in rows(noted):
+        assert row["note"].startswith("It tells how")
+        assert row["prefix"].startswith(row["note"])
+    asked = len(FirstWords.prompts)
+    assert noted.build()["work"] == NOTHING
+    assert len(FirstWords.prompts) == asked
+    assert_equals_a_clean_build(noted)
+
+
+def test_notes_move_no_boundary(noted: Workspace) -> None:
+    noted.build()
+    before = [(row["chunk_id"], row["start"], row["end"]) for row in rows(noted)]
+    report = noted.build(notes="none")
+    assert report["work"]["fetched"] == report["work"]["parsed"] == report["work"]["chunked"] == 0
+    assert [(row["chunk_id"], row["start"], row["end"]) for row in rows(noted)] == before
+    assert all(row["note"] == "" for row in rows(noted))
+
+
+def test_an_edited_sentence_renews_the_notes_whose_window_holds_it(noted: Workspace) -> None:
+    noted.build()
+    noted.write("guide.md", GUIDE.replace("dry and cold", "dry and warm"))
+    report = noted.build()
+    assert report["work"]["notes"] == report["work"]["embedded"] == 1
+    assert_equals_a_clean_build(noted)
+
+
+def test_a_limit_leaves_the_rest_to_the_next_build(noted: Workspace) -> None:
+    first = noted.build(notes_limit=1)
+    assert first["work"]["notes"] == 1 and first["published"]
+    assert sorted(bool(row["note"]) for row in rows(noted)) == [False, True]
+    second = noted.build(notes_limit=1)
+    assert second["work"]["notes"] == 1 and second["work"]["parsed"] == second["work"]["chunked"] == 0
+    assert all(row["note"] for row in rows(noted))
+    assert noted.build(notes_limit=1)["work"] == NOTHING
+
+
+def test_a_failing_llm_is_asked_again_at_the_next_build(noted: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted.write("crash.md", "# Crash\n\nHere the crash of the pump is told in some words.\n")
+    monkeypatch.setattr(FirstWords, "fails", True)
+    report = noted.build()
+    assert report["published"]
+    assert {row["key"] for row in rows(noted) if not row["note"]} == {"crash.md"}
+    monkeypatch.setattr(FirstWords, "fails", False)
+    again = noted.build()
+    assert again["work"]["notes"] == 1
+    assert all(row["note"] for row in rows(noted))
+    assert noted.build()["work"] == NOTHING
+
+
+def test_a_rejected_note_is_remembered_and_the_chunk_is_indexed(
+    noted: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FirstWords, "generate", lambda self, prompt, max_tokens: Completion("I cannot help with that."))
+    report = noted.build()
+    assert report["published"] and report["chunks"]["total"] == 2
+    assert all(row["note"] == "" for row in rows(noted))
+    assert noted.build()["work"] == NOTHING
+
+
+def test_a_kill_among_the_notes_loses_at_most_one_batch(noted: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        noted.write(f"{number}.md", f"# Part {number}\n\nThe valve of part number {number} opens slowly each day.\n")
+    monkeypatch.setattr(LLMNotes, "flush", 2)
+    real, asked = FirstWords.generate, []
+
+    def generate(self: FirstWords, prompt: Prompt, max_tokens: int) -> Completion:
+        asked.append(prompt)
+        if len(asked) == 6:
+            raise KeyboardInterrupt
+        return real(self, prompt, max_tokens)
+
+    monkeypatch.setattr(FirstWords, "generate", generate)
+    with pytest.raises(KeyboardInterrupt):
+        noted.build()
+    monkeypatch.setattr(FirstWords, "generate", real)
+    assert noted.build()["work"]["notes"] == 8 - 4
+
+
+def test_extractive_notes_need_no_model(workspace: Workspace) -> None:
+    workspace.write(
+        "pump.py", "\n\n".join(f"def open_valve_{n}(tank):\n    return tank.level - {n}" for n in range(12))
+    )
+    workspace.flags = {"notes": "extractive", "note_reserve": 24}
+    report = workspace.build()
+    assert report["work"]["notes"] == len(rows(workspace)) > 1
+    assert all("open_valve" in row["note"] for row in rows(workspace))
+    assert workspace.build()["work"] == NOTHING
+    assert_equals_a_clean_build(workspace)

@@ -1,0 +1,51 @@
+"""Settings: what overrides what, and that the example file tells the truth."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from flows.settings import Settings, load_settings
+from parsers.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_flags_over_variables_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gristmill.toml").write_text(
+        'index = "file"\nsource = "file"\nnote_reserve = 1\n[guards]\nremoved_count = 5\n'
+    )
+    monkeypatch.setenv("GRISTMILL_INDEX", "variable")
+    monkeypatch.setenv("GRISTMILL_SOURCE", "variable")
+    monkeypatch.setenv("GRISTMILL_GUARDS__REMOVED_COUNT", "7")
+    settings = load_settings(index="flag", embedder=None)
+    assert (settings.index, settings.source, settings.note_reserve) == ("flag", "variable", 1)
+    assert settings.guards.removed_count == 7
+    assert settings.embedder == "all-MiniLM-L6-v2"
+
+
+def test_an_unknown_setting_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("[guards]\nremoved_cuont = 5\n")
+    with pytest.raises(UsageError, match="removed_cuont"):
+        load_settings(tmp_path / "other.toml")
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gristmill.toml").write_text("index = \n")
+    with pytest.raises(UsageError, match="is not TOML"):
+        load_settings()
+
+
+def test_the_example_file_holds_every_default() -> None:
+    text = (ROOT / "infra/gristmill.example.toml").read_text()
+    example = tomllib.loads(text)
+    defaults = Settings.model_validate({}).model_dump(mode="json")
+    for name, value in example.items():
+        assert defaults[name] == value, name
+    assert all(name in text for name in Settings.model_fields)
