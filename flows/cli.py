@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, ParamSpec, cast, get_args
 
 import typer
 
-from flows.settings import Mode, load_settings, prepare_environment
+from flows.settings import Mode, load_settings, prepare_environment, prepare_llm
 from parsers.errors import GristmillError
 
 Arguments = ParamSpec("Arguments")
@@ -99,6 +99,8 @@ def build(
         notes="none" if no_notes else notes,
         notes_limit=notes_limit,
     )
+    if settings.notes == "llm":
+        prepare_llm()
     from flows.workshop import check_surroundings
 
     check_surroundings(settings)

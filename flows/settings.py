@@ -135,11 +135,18 @@ def prepare_environment() -> None:
         "PREFECT_CLI_COLORS": "false",
         "PREFECT_HOME": str(platformdirs.user_cache_path("gristmill") / "prefect"),
         "LANCE_LOG": "error",
-        # Threads of the LLM that wait give their core to others: on shared cores an answer took 2 to 5 s, not 25.
-        "OMP_WAIT_POLICY": "PASSIVE",
     }
     for name, value in quiet.items():
         os.environ.setdefault(name, value)
+
+
+def prepare_llm() -> None:
+    """Have the LLM's threads give up their core while they wait. To be called before torch or llama.cpp is loaded.
+
+    On shared cores an answer took 2 to 5 s, not 25. Only for a build with notes by the LLM: it takes embedding from 21
+    to 19 chunks/s.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 Mode = Literal["hybrid", "dense", "bm25"]

@@ -18,16 +18,16 @@ GUIDE = """# Guide
 
 ## Pump
 
-The pump stops by itself when the tank is empty. Its seal wears out after a year.
+The pump stops by itself at night.
 
 ## Storage
 
-Keep the spare seal dry and cold, and away from the pump.
+Keep the seal dry and cold here.
 """
 
 
 class FirstWords:
-    """An LLM that answers with the passage's first five words; it fails at passages that hold ``crash``."""
+    """An LLM that answers with the passage's last words; it fails at passages that hold ``crash``."""
 
     prompts: ClassVar[list[Prompt]] = []
     fails: ClassVar[bool] = False
@@ -45,7 +45,7 @@ class FirstWords:
             raise LLMFailure("it fell over")
         passage = prompt.rest.split("<passage>\n")[1].split("\n</passage>")[0]
         words = [word for word in passage.replace("#", " ").replace(".", " ").split() if word.isalpha()]
-        return Completion(f"It tells how {' '.join(words[1:6])}.")
+        return Completion(f"It tells how {' '.join(words[-6:])}.")
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_limit_leaves_the_rest_to_the_next_build(noted: Workspace) -> None:
 
 
 def test_a_failing_llm_is_asked_again_at_the_next_build(noted: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    noted.write("crash.md", "# Crash\n\nHere the crash of the pump is told in some words.\n")
+    noted.write("crash.md", "# Crash\n\nHere the crash of one pump in spring is told.\n")
     monkeypatch.setattr(FirstWords, "fails", True)
     report = noted.build()
     assert report["published"]
@@ -124,7 +124,7 @@ def test_a_rejected_note_is_remembered_and_the_chunk_is_indexed(
 
 def test_a_kill_among_the_notes_loses_at_most_one_batch(noted: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(6):
-        noted.write(f"{number}.md", f"# Part {number}\n\nThe valve of part number {number} opens slowly each day.\n")
+        noted.write(f"{number}.md", f"# Part {number}\n\nThe valve number {number} opens each day.\n")
     monkeypatch.setattr(LLMNotes, "flush", 2)
     real, asked = FirstWords.generate, []
 
