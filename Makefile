@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gristmill
 WHEELS := $(CACHE)/wheels
 LLAMA := 0.3.36
@@ -21,14 +22,16 @@ help: ## List the targets
 
 venv: $(READY) ## Make the virtual environment with the pinned packages
 
+# The constraints file is complete, so nothing is left to resolve; torch comes first, with what its build here needs.
 $(READY): pyproject.toml constraints.txt
 	@echo "== Setting up $(VENV): about 160 pinned packages, some 1.5 GB; a minute or two when pip has them cached"
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
 	  || { echo "Python 3.11 or 3.12 is needed, $$($(PYTHON) --version) is there: make PYTHON=python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@ls $(WHEELS)/llama_cpp_python-$(LLAMA)-* >/dev/null 2>&1 || $(MAKE) --no-print-directory llama
-	@$(BIN)/python -m pip install -qq --no-compile --find-links $(WHEELS) \
-	  --editable '.[dev,notes]' --constraint constraints.txt
+	@$(PIP) install -qq --no-compile torch --constraint constraints.txt
+	@$(PIP) install -qq --no-compile --no-deps --find-links $(WHEELS) --requirement constraints.txt
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 	@echo "== $(VENV) is ready"
 
@@ -37,7 +40,7 @@ $(READY): pyproject.toml constraints.txt
 llama:
 	@echo "== Compiling llama-cpp-python $(LLAMA) once, for notes by a local LLM: 4 to 12 minutes on two cores"
 	@mkdir -p $(WHEELS)
-	@CMAKE_ARGS="$(LLAMA_FLAGS)" $(BIN)/python -m pip wheel --quiet --no-deps --no-binary llama-cpp-python \
+	@CMAKE_ARGS="$(LLAMA_FLAGS)" $(PIP) wheel --quiet --no-deps --no-binary llama-cpp-python \
 	  --wheel-dir $(WHEELS) llama-cpp-python==$(LLAMA)
 	@echo "== Kept in $(WHEELS)"
 

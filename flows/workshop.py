@@ -40,7 +40,7 @@ def check_surroundings(settings: Settings) -> None:
     """
     if settings.source is None:
         raise UsageError("no source is given", "Name it: gristmill build FOLDER, or `source` in the settings.")
-    open_source(settings.source, settings.source_name, settings.include, settings.exclude)
+    open_source(settings.source, settings.source_name, settings.include, settings.exclude, settings.index)
     Storage(settings.index).create()
 
 
@@ -67,7 +67,7 @@ class Workshop:
         self.published: Final = storage.pointer()
         self.scratch: Final[Path] = storage.scratch()
         self.source: Final[Source] = open_source(
-            settings.source, settings.source_name, settings.include, settings.exclude
+            settings.source, settings.source_name, settings.include, settings.exclude, settings.index
         )
         self.seen_runtimes: Final[set[str]] = set()
         self.touched: Final[list[Row]] = []

@@ -7,7 +7,7 @@ from parsers.errors import SourceError
 __all__ = ["FolderSource", "Object", "Source", "open_source"]
 
 
-def open_source(address: str, name: str, include: list[str], exclude: list[str]) -> Source:
+def open_source(address: str, name: str, include: list[str], exclude: list[str], index: str | None = None) -> Source:
     """The document store at an address.
 
     Args:
@@ -15,6 +15,7 @@ def open_source(address: str, name: str, include: list[str], exclude: list[str])
         name: the source's configured name; document ids come from it and the key.
         include: key patterns of which an object must match one.
         exclude: key patterns of which it must match none.
+        index: where the index is kept; what lies there is no document.
 
     Raises:
         SourceError: when there is no such store.
@@ -23,4 +24,4 @@ def open_source(address: str, name: str, include: list[str], exclude: list[str])
         raise SourceError(
             f"source {address}: stores of this kind are not supported yet", "Give the path of a local folder."
         )
-    return FolderSource(address, name, include, exclude)
+    return FolderSource(address, name, include, exclude, index)

@@ -1,8 +1,8 @@
 """A folder as a document store.
 
 Kept here: keys are paths below the folder with ``/``, as the file system spells them; hidden files and folders
-(names that begin with a dot) are not documents; links that lead out of the folder are listed with a problem and not
-followed; and a folder that cannot be listed is an error, never an empty one.
+(names that begin with a dot) are not documents, nor is an index that lies in the folder; links that lead out of the
+folder are listed with a problem and not followed; and a folder that cannot be listed is an error, never an empty one.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ class FolderSource:
         name: the source's configured name.
         include: key patterns (``*`` also matches ``/``) of which a file must match one.
         exclude: key patterns of which it must match none.
+        index: where the index is kept.
 
     Raises:
         SourceError: when there is no such folder.
     """
 
-    def __init__(self, address: str, name: str, include: list[str], exclude: list[str]) -> None:
+    def __init__(
+        self, address: str, name: str, include: list[str], exclude: list[str], index: str | None = None
+    ) -> None:
         self.name = name
         self.address = address
         self._root = Path(address).expanduser()
         self._include = include
         self._exclude = exclude
+        self._index = Path(index).expanduser().resolve() if index else None
         if not self._root.exists():
             raise SourceError(f"source {address}: there is no such folder", "Check the path.")
         if not self._root.is_dir():
@@ -63,7 +67,7 @@ class FolderSource:
         for folder, names, files in os.walk(self._root, onerror=refuse):
             base = Path(folder).relative_to(self._root).as_posix()
             prefix = "" if base == "." else f"{base}/"
-            names[:] = [name for name in names if not name.startswith(".") and self._descends(f"{prefix}{name}/")]
+            names[:] = [name for name in names if self._descends(Path(folder) / name, f"{prefix}{name}/")]
             for name in files:
                 if not name.startswith("."):
                     entry = self._object(f"{prefix}{name}", Path(folder) / name)
@@ -91,6 +95,8 @@ class FolderSource:
             fnmatchcase(key, pattern) for pattern in self._exclude
         )
 
-    def _descends(self, folder: str) -> bool:
-        """Whether a folder is walked: not one that a pattern such as ``drafts/*`` excludes whole."""
+    def _descends(self, path: Path, folder: str) -> bool:
+        """Whether a folder is walked: no hidden one, not the index, none that a pattern like ``drafts/*`` excludes."""
+        if path.name.startswith(".") or (self._index is not None and path.resolve() == self._index):
+            return False
         return not any(pattern.endswith("/*") and fnmatchcase(folder, pattern) for pattern in self._exclude)
