@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -124,6 +125,7 @@ def test_an_interrupted_build_publishes_nothing_and_leaves_nothing_running(tmp_p
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=answer_interrupts,
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -136,6 +138,11 @@ def test_an_interrupted_build_publishes_nothing_and_leaves_nothing_running(tmp_p
     assert "interrupted" in rest and "Traceback" not in rest
     assert not (index / "pointer.json").exists()
     assert not alive_in_session(process.pid)
+
+
+def answer_interrupts() -> None:
+    """A shell starts its background jobs, and so these tests, deaf to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def alive_in_session(session: int) -> list[str]:
@@ -165,7 +172,9 @@ def test_a_full_disk_is_named_and_the_published_index_stays(tmp_path: Path) -> N
         index = tmp_path / "index"
         assert run("build", docs, "--index", index, "--vectors-for", "none").returncode == 0
         before = (index / "pointer.json").read_bytes()
-        (docs / "filler.txt").write_text("\n\n".join(f"Paragraph {n} of {n * 7919 % 10007}." for n in range(30_000)))
+        chance = random.Random(0)
+        words = (f"{chance.getrandbits(64):016x}{'.' if n % 9 else '.' + chr(10) * 2}" for n in range(60_000))
+        (docs / "filler.txt").write_text(" ".join(words))
         done = run("build", docs, "--index", index, "--vectors-for", "none", "--json")
         assert done.returncode == 2, done.stderr
         assert "No space left on device" in done.stderr and "Free some space" in done.stderr
