@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -168,9 +167,3 @@ class Progress:
         elif last or time.perf_counter() - self._said > self._every:
             self._said = time.perf_counter()
             self.say(f"  {text}")
-
-
-def flush_output() -> None:
-    """Have everything printed so far leave the process."""
-    sys.stdout.flush()
-    sys.stderr.flush()

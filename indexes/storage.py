@@ -190,12 +190,6 @@ class Storage:
             if path.name.isdigit() and int(path.name) not in keep:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def drop_generations(self, keep: set[str]) -> None:
-        """Remove all generations but these."""
-        for path in sorted((self._root / "generations").iterdir()):
-            if path.name not in keep:
-                shutil.rmtree(path, ignore_errors=True)
-
     def scratch(self) -> Path:
         """An empty folder for a build's passing files; what an earlier build left in it is gone."""
         folder = self._root / "scratch"
