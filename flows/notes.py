@@ -85,7 +85,7 @@ class ExtractiveNotes:
 class LLMNotes:
     """Notes by the local LLM; the model is loaded with the first one."""
 
-    flush: int = 16
+    flush: int = 8
     limited: bool = True
 
     def __init__(self, settings: Settings) -> None:
