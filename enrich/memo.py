@@ -7,6 +7,7 @@ needs and computes those that are missing. LanceDB keeps the tables, so the memo
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -28,7 +29,7 @@ def memory_key(*parts: str) -> str:
     return hashlib.sha256(joined).hexdigest()[:32]
 
 
-class _Table(Generic[Value]):
+class _Table(ABC, Generic[Value]):
     """Keys and values in one LanceDB table."""
 
     def __init__(self, db: Any, name: str, columns: list[tuple[str, pa.DataType]]) -> None:
@@ -81,11 +82,13 @@ class _Table(Generic[Value]):
             listed = ", ".join(f"'{_hex(key)}'" for key in wanted[start : start + ASK])
             yield self._table.search().where(f"key IN ({listed})").select(columns).limit(ASK).to_arrow()
 
+    @abstractmethod
     def _pack(self, values: Sequence[Value]) -> list[pa.Array]:
-        raise NotImplementedError
+        """Values as columns, in the schema's order."""
 
+    @abstractmethod
     def _unpack(self, table: pa.Table) -> Iterable[Value]:
-        raise NotImplementedError
+        """Columns as values, in the table's order."""
 
 
 class Memo(_Table[bytes]):

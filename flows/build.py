@@ -189,7 +189,7 @@ def _workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
         shop = Workshop(settings, storage, report, Progress(quiet=options.quiet), began)
         try:
             yield shop
-        except Exception as error:
+        except Exception as error:  # a full disk shows as whatever the library at hand raises
             shop.raise_clearly(error)
             raise
         finally:

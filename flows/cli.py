@@ -54,7 +54,7 @@ def _clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
         except BrokenPipeError:
             sys.stderr.close()
             raise SystemExit(1) from None
-        except Exception as error:
+        except Exception as error:  # whatever is left is a defect of ours: its traceback, and status 1
             traceback.print_exc()
             what = f"a defect of ours: {type(error).__name__}: {error}"
             _fail(what, "Please report it with the lines above.", 1, as_json)

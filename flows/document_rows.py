@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from chunker.chunk import PATH_SEPARATOR, Chunk, document_id
 from enrich.memo import Embedding
 from flows.plan import Entry
@@ -73,6 +75,8 @@ def document_rows(
 def row_without_chunks(shop: Workshop, entry: Entry) -> Row:
     """The catalog row of a document of which nothing new goes into the index; what is in it stays."""
     before = entry.row
+    if before is not None and entry.touched:
+        return msgspec.structs.replace(before, version=entry.object.version)
     if before is None or not shop.continues:
         return _catalog_row(shop, entry)
     return _catalog_row(

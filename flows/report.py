@@ -76,7 +76,9 @@ class BuildReport(msgspec.Struct, kw_only=True):
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
 
     def as_json(self) -> dict[str, Any]:
-        """The report in builtin types, seconds to the millisecond."""
+        """The report in builtin types: documents in the order of their keys, seconds to the millisecond."""
+        self.failures.sort(key=lambda one: one.key)
+        self.unknown.sort(key=lambda one: one.key)
         values: dict[str, Any] = msgspec.to_builtins(self)
         values["seconds"] = {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}
         return values

@@ -221,7 +221,7 @@ class Workshop:
             self._recipes[choice] = memory_key(
                 fingerprint(media_type),
                 self.chunker_fingerprint,
-                self.notes.fingerprint if self.notes is not None else "",
+                f"{self.notes.fingerprint}:{self.settings.note_neighbours}" if self.notes is not None else "",
                 self.embedder.fingerprint if choice[1] else "",
                 *choice[2],
             )

@@ -211,7 +211,7 @@ def _parse(reader: Adapter, data: bytes, kind: str) -> Document:
         document = parse(data, kind) if reader.by_type else parse(data)
     except (DocumentError, MemoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # one document's defect must not stop the others
         _LOG.debug("the %s adapter failed on %d bytes of %s", reader.name, len(data), kind, exc_info=True)
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise BrokenDocument(f"the {reader.name} adapter failed with {said}") from error

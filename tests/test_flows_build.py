@@ -163,6 +163,20 @@ def test_a_failing_document_is_carried_into_a_new_generation(workspace: Workspac
     assert any(row["key"] == "guide.md" for row in rows(workspace))
 
 
+def test_a_touched_file_keeps_its_status(workspace: Workspace) -> None:
+    fill(workspace)
+    workspace.write("broken.md", b"\x89PNG\r\n\x1a\n" + bytes(200))
+    workspace.write("nothing.md", "")
+    before = workspace.build()
+    for key in ("broken.md", "nothing.md"):
+        os.utime(workspace.docs / key, (7, 7))
+    workspace.write("plain.txt", "Now it says something else.\n")
+    after = workspace.build()
+    assert after["failures"] == before["failures"]
+    assert (after["documents"]["failed"], after["documents"]["empty"]) == (1, 1)
+    assert_equals_a_clean_build(workspace)
+
+
 def test_empty_files_have_a_status_and_no_chunks(workspace: Workspace) -> None:
     fill(workspace)
     workspace.write("nothing.md", "")

@@ -81,6 +81,13 @@ def test_notes_move_no_boundary(noted: Workspace) -> None:
     assert all(row["note"] == "" for row in rows(noted))
 
 
+def test_a_wider_window_asks_again(noted: Workspace) -> None:
+    noted.write("long.md", "# Long\n\n" + " ".join(f"The valve number {n} opens each day." for n in range(20)) + "\n")
+    noted.build()
+    report = noted.build(note_neighbours=20)
+    assert report["work"]["notes"] > 0 and report["work"]["parsed"] == report["work"]["chunked"] == 0
+
+
 def test_an_edited_sentence_renews_the_notes_whose_window_holds_it(noted: Workspace) -> None:
     noted.build()
     noted.write("guide.md", GUIDE.replace("dry and cold", "dry and warm"))
