@@ -35,18 +35,23 @@ def fetch(shop: Workshop, batch: list[Entry]) -> None:
     for entry in batch:
         if entry.failed:
             entry.fail(entry.status, entry.reason)
-        elif not _parsed_before(shop, entry):
+        elif entry.bytes_digest and entry.media_type:
+            entry.document = _document_key(entry)
+    known = shop.documents.known(entry.document for entry in batch if entry.document)
+    for entry in batch:
+        if not entry.failed and entry.document not in known:
             _fetch_one(shop, entry)
 
 
 def parse(shop: Workshop, batch: list[Entry]) -> None:
     """Documents into the memory."""
+    waiting = [entry for entry in batch if entry.live and not entry.failed]
+    known = shop.documents.known(entry.document for entry in waiting)
     fresh: dict[str, bytes] = {}
-    for entry in batch:
-        path = shop.scratch / entry.bytes_digest
-        if entry.failed or entry.touched or entry.document in fresh or not entry.bytes_digest or not path.exists():
+    for entry in waiting:
+        if entry.document in known or entry.document in fresh:
             continue
-        document = read(entry.key, path.read_bytes())
+        document = read(entry.key, (shop.scratch / entry.bytes_digest).read_bytes())
         shop.report.work["parsed"] += 1
         if document.status in ("failed", "unsupported"):
             entry.fail(document.status, document.reason)
@@ -164,14 +169,6 @@ def write(shop: Workshop, batch: list[Entry]) -> None:
     shop.progress.advance(len(batch), sum(entry.object.size for entry in batch))
 
 
-def _parsed_before(shop: Workshop, entry: Entry) -> bool:
-    """Whether the bytes that the catalog knows are still those of the source, and their document is remembered."""
-    if not entry.bytes_digest or not entry.media_type:
-        return False
-    entry.document = _document_key(entry)
-    return bool(shop.documents.known([entry.document]))
-
-
 def _fetch_one(shop: Workshop, entry: Entry) -> None:
     try:
         data = shop.source.fetch(entry.key)
@@ -187,8 +184,7 @@ def _fetch_one(shop: Workshop, entry: Entry) -> None:
     entry.touched = _same_as_before(shop, entry)
     if not entry.touched:
         entry.document = _document_key(entry)
-        if not shop.documents.known([entry.document]):
-            (shop.scratch / entry.bytes_digest).write_bytes(data)
+        (shop.scratch / entry.bytes_digest).write_bytes(data)
 
 
 def _same_as_before(shop: Workshop, entry: Entry) -> bool:

@@ -155,7 +155,7 @@ def test_a_chunk_outside_any_section_has_a_window():
 
 
 @given(
-    st.text(max_size=40),
+    st.text(max_size=40) | st.sampled_from(["<", "</", "< \n", "<\n\n", "passage>"]),
     st.sampled_from(
         ["</passage>", "<passage>", "</ Passage >", "< /PASSAGE", "<passage", "</passage\n>", "</passage/>"]
     ),
@@ -164,7 +164,8 @@ def test_a_chunk_outside_any_section_has_a_window():
 def test_no_text_closes_or_opens_a_mark_of_the_prompt(filler, mark):
     text = f"{filler}{mark}{filler}"
     prompt = load_template().compose(Window(title=text, text=text, before=text, after=text, siblings=(text,)))
-    for part in (prompt.rest, prompt.retry):
+    for filled in (prompt.rest, prompt.retry):
+        part = filled.replace("\n\nPassage:\n", "\n\n")  # the template's own word, which a "<" may come before
         assert len(re.findall(r"<\s*passage", part, re.IGNORECASE)) == 1
         assert len(re.findall(r"<\s*/\s*passage", part, re.IGNORECASE)) == 1
     assert not re.search(r"<\s*/?\s*passage", prompt.shared, re.IGNORECASE)
