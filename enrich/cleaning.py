@@ -62,6 +62,12 @@ _OFFERS: Final = re.compile(
     r"|espero que|fammi sapere|如果您|希望)",
     re.IGNORECASE,
 )
+# Words about the passage in place of words of it: the same before every note, they would make all notes alike.
+_FRAME: Final = re.compile(
+    r"^(?:this|the) (?:passage|text|excerpt) (?:is about|describes|discusses|explains|details|tells (?:of|about)"
+    r"|talks about|provides an? (?:detailed )?(?:account|description|overview) of)\s+(?=\w)",
+    re.IGNORECASE,
+)
 _REFUSES: Final = re.compile(
     r"^(?:(?:i(?:'m| am)|we(?:'re| are)) (?:very |so |really |truly )?(?:sorry|afraid|unable|not able|just an?|an ai)"
     r"|(?:my )?apologies|i apologi[sz]e|sorry\b|i (?:can(?:not|'t| not)|could(?: not|n't)|won't|will not|do(?: not|n't)"
@@ -161,7 +167,7 @@ def _note(lines: Sequence[str], finished: bool) -> str | Rejection:
         kept = spans[min(len(spans), MAX_SENTENCES) - 1][0]
     if not kept:
         return Rejection("too long" if finished else "no end within the token budget")
-    note = _unquoted(text[:kept])
+    note = _unframed(_unquoted(text[:kept]))
     return note if any(char.isalnum() for char in note) else Rejection("no words in it")
 
 
@@ -249,6 +255,11 @@ def _unquoted(text: str) -> str:
     if text[:1] in '"“„«' and not set(text[1:]) & set('"”“»'):
         text = text[1:].strip()  # the budget ran out before the closing quote
     return text
+
+
+def _unframed(note: str) -> str:
+    bare = _FRAME.sub("", note)
+    return bare[:1].upper() + bare[1:] if bare != note else note
 
 
 def _folded(text: str) -> str:

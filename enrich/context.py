@@ -20,7 +20,7 @@ from chunker.chunk import Chunk
 from chunker.sentences import sentences
 from parsers.document import ROOT, Document, left_out
 
-DEFAULT_TEMPLATE: Final = "note-1"
+DEFAULT_TEMPLATE: Final = "note-2"
 OPENING: Final = 240  # code points; a longer first sentence says too much to stand in a note
 NARROWEST: Final = 200  # code points; a shorter passage is not cut again
 
@@ -182,23 +182,25 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         instructions: the same for every prompt of a template.
         shared: what the chunks of one section have in common; evaluated once for them by a runtime that can.
-        rest: what is this chunk's own; with ``shared`` before it, one message.
-        retry: stands in for ``rest`` at the second try, after a note was rejected; empty where there is none.
+        rest: what is this chunk's own; evaluated once for both tries.
+        ask: what is asked; with ``shared`` and ``rest`` before it, one message.
+        again: stands in for ``ask`` at the second try, after a note was rejected; empty where there is none.
     """
 
     instructions: str
     shared: str
     rest: str
-    retry: str = ""
+    ask: str
+    again: str = ""
 
 
 class Template:
     """A versioned prompt file, which makes prompts of windows.
 
     Args:
-        name: the file's name without its ending, such as ``note-1``.
-        source: the file's text: parts named by lines ``=== instructions``, ``shared``, ``rest`` and ``retry``, with
-            fields of a window in braces. A line whose fields are all empty is left out.
+        name: the file's name without its ending, such as ``note-2``.
+        source: the file's text: parts named by lines ``=== instructions``, ``shared``, ``rest``, ``ask`` and ``again``,
+            the first three with fields of a window in braces. A line whose fields are all empty is left out.
     """
 
     def __init__(self, name: str, source: str) -> None:
@@ -206,7 +208,7 @@ class Template:
         self.fingerprint = f"{name}:{hashlib.sha256(source.encode()).hexdigest()[:16]}"
         pieces = re.split(r"^=== (\w+)\n", source, flags=re.MULTILINE)
         self._parts = {part: body.strip() for part, body in zip(pieces[1::2], pieces[2::2], strict=True)}
-        if missing := {"instructions", "shared", "rest", "retry"} - self._parts.keys():
+        if missing := {"instructions", "shared", "rest", "ask", "again"} - self._parts.keys():
             raise ValueError(f"prompt {name}: expected the parts {sorted(missing)} too, got {sorted(self._parts)}")
         self._marks = _marks(self._parts.values())
 
@@ -216,8 +218,9 @@ class Template:
         return Prompt(
             instructions=self._parts["instructions"],
             shared=_fill(self._parts["shared"], fields) + "\n",
-            rest=_fill(self._parts["rest"], fields),
-            retry=_fill(self._parts["retry"], fields),
+            rest=_fill(self._parts["rest"], fields) + "\n\n",
+            ask=self._parts["ask"],
+            again=self._parts["again"],
         )
 
     def _fields(self, window: Window) -> Mapping[str, str]:
@@ -247,7 +250,7 @@ def load_template(name: str = DEFAULT_TEMPLATE) -> Template:
 
 def key(prompt: Prompt, llm_fingerprint: str) -> str:
     """Under what a prompt's note is remembered: 64 hexadecimal digits of the exact prompt and the LLM's fingerprint."""
-    parts = (llm_fingerprint, prompt.instructions, prompt.shared, prompt.rest, prompt.retry)
+    parts = (llm_fingerprint, prompt.instructions, prompt.shared, prompt.rest, prompt.ask, prompt.again)
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     return hashlib.sha256(b"".join(len(data).to_bytes(8, "big") + data for data in encoded)).hexdigest()
 

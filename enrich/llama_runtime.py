@@ -1,9 +1,9 @@
 """llama.cpp in this process: the one module that imports llama_cpp.
 
 Kept here: an answer depends on the prompt alone. The instructions are evaluated by themselves, then the shared part,
-then the rest; a part that is there already is kept by setting the state back to its end, so the batches are the same
-whether it was there or not. Document text never becomes a control token, and no call is made that llama.cpp would
-answer by ending the process.
+then the rest, then the question; a part that is there already is kept by setting the state back to its end, so the
+batches are the same whether it was there or not. Document text never becomes a control token, and no call is made that
+llama.cpp would answer by ending the process.
 """
 
 from __future__ import annotations
@@ -160,12 +160,13 @@ class LlamaRuntime:
         return _special_text(self._llama, token)
 
     def _stages(self, prompt: Prompt) -> list[list[int]]:
-        """The prompt's tokens: the instructions, the shared part, the rest. Only ours can be control tokens."""
+        """The prompt's tokens: instructions, shared part, rest, question. Only ours can be control tokens."""
         before, between, behind = self._controls
         return [
             [*before, *self._plain(prompt.instructions), *between],
             self._plain(prompt.shared),
-            [*self._plain(prompt.rest), *behind],
+            self._plain(prompt.rest),
+            [*self._plain(prompt.ask), *behind],
         ]
 
     def _plain(self, text: str) -> list[int]:

@@ -20,7 +20,7 @@ from enrich.grounding import grounded, quiet
 from enrich.note import Note
 from parsers.errors import GristmillError
 
-NOTES_VERSION: Final = 1  # of the rules in context, cleaning, grounding and here; a raise renews all notes
+NOTES_VERSION: Final = 2  # of the rules in context, cleaning, grounding and here; a raise renews all notes
 FAILURES: Final = 3  # in a row, after which a runtime is not asked again within a call
 
 
@@ -74,7 +74,7 @@ class NoteSettings(msgspec.Struct, frozen=True, kw_only=True):
         retry: whether a rejected answer is asked for once more.
     """
 
-    max_tokens: int = 60
+    max_tokens: int = 48
     retry: bool = True
 
 
@@ -154,9 +154,9 @@ class NoteWriter:
         if fitting is None:
             raise LLMFailure("the prompt does not fit the LLM's context, however narrow its window")
         yield fitting
-        if self._settings.retry and fitting.retry:
+        if self._settings.retry and fitting.again:
             self.counts["retried"] += 1
-            yield msgspec.structs.replace(fitting, rest=fitting.retry)
+            yield msgspec.structs.replace(fitting, ask=fitting.again)
 
     def _fitting(self, prompt: Prompt, window: Window) -> Prompt | None:
         if self._fits(prompt):
@@ -166,7 +166,7 @@ class NoteWriter:
         return next(filter(self._fits, candidates), None)
 
     def _fits(self, prompt: Prompt) -> bool:
-        again = msgspec.structs.replace(prompt, rest=prompt.retry)
+        again = msgspec.structs.replace(prompt, ask=prompt.again or prompt.ask)
         return min(self._runtime.room(prompt), self._runtime.room(again)) >= self._settings.max_tokens
 
 

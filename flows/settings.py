@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     llm_threads: int | None = Field(None, ge=1, description="CPU threads of the LLM; all by default")
     llm_gpu_layers: int = Field(0, ge=-1, description="layers of the LLM on a GPU, -1 for all")
     notes_limit: int | None = Field(None, ge=0, description="notes asked of the LLM in one build; the rest waits")
-    note_neighbours: int = Field(300, ge=0, description="characters of text before and after a chunk in its prompt")
+    note_neighbours: int = Field(200, ge=0, description="characters of text before and after a chunk in its prompt")
     note_reserve: int = Field(40, ge=0, description="tokens of a chunk's budget kept free for a note")
     path_share: float = Field(0.25, ge=0, le=0.5, description="share of the budget a printed heading path may take")
 

@@ -168,3 +168,9 @@ def test_what_the_token_budget_cut_off_is_dropped_or_rejected():
     assert clean("The pump is old.", finished=False) == "The pump is old."
     assert isinstance(clean("The pump is old and the seal", finished=False), Rejection)
     assert clean("The pump is old and the seal new") == "The pump is old and the seal new"
+
+
+def test_words_about_the_passage_give_way_to_words_of_it():
+    assert clean("This passage is about the pump and its seals.") == "The pump and its seals."
+    assert clean("The passage describes a Roman retreat.") == "A Roman retreat."
+    assert clean("This passage.") == "This passage."

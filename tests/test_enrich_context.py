@@ -164,10 +164,9 @@ def test_a_chunk_outside_any_section_has_a_window():
 def test_no_text_closes_or_opens_a_mark_of_the_prompt(filler, mark):
     text = f"{filler}{mark}{filler}"
     prompt = load_template().compose(Window(title=text, text=text, before=text, after=text, siblings=(text,)))
-    for filled in (prompt.rest, prompt.retry):
-        part = filled.replace("\n\nPassage:\n", "\n\n")  # the template's own word, which a "<" may come before
-        assert len(re.findall(r"<\s*passage", part, re.IGNORECASE)) == 1
-        assert len(re.findall(r"<\s*/\s*passage", part, re.IGNORECASE)) == 1
+    part = prompt.rest.replace("\n\nPassage:\n", "\n\n")  # the template's own word, which a "<" may come before
+    assert len(re.findall(r"<\s*passage", part, re.IGNORECASE)) == 1
+    assert len(re.findall(r"<\s*/\s*passage", part, re.IGNORECASE)) == 1
     assert not re.search(r"<\s*/?\s*passage", prompt.shared, re.IGNORECASE)
 
 
@@ -186,7 +185,7 @@ def test_the_shared_part_is_the_same_within_a_section_and_lines_without_anything
     assert "beside" not in first.shared
 
 
-@pytest.mark.parametrize("field", ["instructions", "shared", "rest", "retry"])
+@pytest.mark.parametrize("field", ["instructions", "shared", "rest", "ask", "again"])
 def test_a_key_follows_every_part_of_the_prompt_and_the_fingerprint(field):
     prompt = load_template().compose(Window(title="A", text="one"))
     other = msgspec.structs.replace(prompt, **{field: getattr(prompt, field) + "x"})
@@ -223,12 +222,12 @@ def test_narrowed_windows_end_with_a_short_passage_and_keep_its_beginning():
 
 
 def test_a_prompt_file_is_known_by_name_and_content():
-    template = load_template("note-1")
-    assert template.name == "note-1"
-    source = "=== instructions\ni\n=== shared\n{title}\n=== rest\n<x>{text}</x>\n=== retry\n{text}\n"
-    assert Template("note-1", source).fingerprint != template.fingerprint
-    assert Template("note-2", source).fingerprint != Template("note-1", source).fingerprint
-    with pytest.raises(ValueError, match="note-1"):
+    template = load_template("note-2")
+    assert template.name == "note-2"
+    source = "=== instructions\ni\n=== shared\n{title}\n=== rest\n<x>{text}</x>\n=== ask\na\n=== again\nb\n"
+    assert Template("note-2", source).fingerprint != template.fingerprint
+    assert Template("note-3", source).fingerprint != Template("note-2", source).fingerprint
+    with pytest.raises(ValueError, match="note-2"):
         load_template("nothing")
-    with pytest.raises(ValueError, match="retry"):
-        Template("note-9", source.partition("=== retry")[0])
+    with pytest.raises(ValueError, match="again"):
+        Template("note-9", source.partition("=== again")[0])

@@ -71,11 +71,11 @@ def test_a_note_that_passes_is_written_after_one_question():
 
 
 def test_a_rejected_answer_is_asked_for_once_more_with_another_prompt():
-    llm = FakeLLM(lambda prompt: "Hannibal mends the pump." if "own words" in prompt.rest else GOOD)
+    llm = FakeLLM(lambda prompt: "Hannibal mends the pump." if "own words" not in prompt.ask else GOOD)
     notes, writer = write(llm, SEALS)
     assert notes == [Note(text=GOOD, outcome="written")]
     assert [prompt.shared for prompt in llm.asked] == [llm.asked[0].shared] * 2
-    assert llm.asked[0].rest != llm.asked[1].rest
+    assert llm.asked[0].rest == llm.asked[1].rest and llm.asked[0].ask != llm.asked[1].ask
     assert writer.counts["retried"] == 1
 
 
@@ -202,7 +202,7 @@ def test_o25_no_prompt_holds_the_orders_or_lets_the_document_close_a_mark(shared
     writer = NoteWriter(FakeLLM(lambda prompt: GOOD))
     for window in windows:
         prompt = writer.prompt(window)
-        for part in (prompt.shared + prompt.rest, prompt.shared + prompt.retry):
+        for part in (prompt.shared + prompt.rest + prompt.ask, prompt.shared + prompt.rest + prompt.again):
             assert "ZEBRA" not in part and "JSON" not in part
             assert part.count("</passage>") == 1
 
@@ -213,7 +213,7 @@ def test_the_key_follows_prompt_llm_prompt_file_and_settings():
     keys = {writer.key(writer.prompt(SEALS))}
     other = FakeLLM(lambda prompt: GOOD)
     other.fingerprint = "fake:2"
-    source = "=== instructions\ni\n=== shared\n{title}\n=== rest\n<x>{text}</x>\n=== retry\n{text}\n"
+    source = "=== instructions\ni\n=== shared\n{title}\n=== rest\n<x>{text}</x>\n=== ask\na\n=== again\nb\n"
     for changed in (
         NoteWriter(other),
         NoteWriter(llm, NoteSettings(max_tokens=61)),
@@ -239,7 +239,7 @@ def test_a_change_of_the_rules_raises_their_version(shared):
     results = [str(clean(raw)) for raw in raws] + [grounded(raw, SEALS) for raw in raws if raw.strip()]
     results += list(msgspec.structs.astuple(writer.prompt(SEALS)))
     digest = hashlib.sha256("\n".join(results).encode()).hexdigest()[:16]
-    assert (NOTES_VERSION, digest) == (1, "cce96ac236a22a17")
+    assert (NOTES_VERSION, digest) == (2, "40051d69262a1bd3")
 
 
 # With a real model.
@@ -258,7 +258,7 @@ def gguf() -> Path:
 
 
 def prompt_of(section: str, text: str) -> Prompt:
-    return Prompt(instructions="Answer in one word.", shared=f"Section: {section}\n", rest=text)
+    return Prompt(instructions="Answer in one word.", shared=f"Section: {section}\n", rest=f"{text}\n", ask="One word.")
 
 
 PROMPTS = [
