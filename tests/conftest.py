@@ -16,7 +16,8 @@ from flows.settings import Settings, load_settings, prepare_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 prepare_environment()
-# The same examples in every run, so that a change is judged by what it changed; HYPOTHESIS_PROFILE=explore looks further.
+# The same examples in every run, so that a change is judged by what it changed; to look further, run with
+# HYPOTHESIS_PROFILE=explore.
 hypothesis.register_profile("same", derandomize=True)
 hypothesis.register_profile("explore", max_examples=1000)
 hypothesis.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
