@@ -38,7 +38,7 @@ class SentenceTransformersRuntime:
     """
 
     def __init__(self, model: EmbedderModel, folder: Path, device: str | None = None) -> None:
-        self._device: Final = _device(device)
+        self._device: Final = torch_device(device)
         network = _load(model, folder, self._device)
         _check(model, folder, network)
         self._modules: Final = [module for module in network if not isinstance(module, Normalize)]
@@ -77,7 +77,7 @@ class SentenceTransformersRuntime:
 
 def _load(model: EmbedderModel, folder: Path, device: torch.device) -> SentenceTransformer:
     try:
-        with _no_progress_bar():
+        with no_progress_bar():
             network = SentenceTransformer(
                 str(folder),
                 device=str(device),
@@ -112,7 +112,12 @@ def _config(network: SentenceTransformer) -> object:
     return next((module.auto_model.config for module in network if isinstance(module, Transformer)), None)
 
 
-def _device(wanted: str | None) -> torch.device:
+def torch_device(wanted: str | None) -> torch.device:
+    """A device by its name; None for a GPU where there is one.
+
+    Raises:
+        ModelError: when there is no such device here.
+    """
     try:
         device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError as error:
@@ -127,8 +132,8 @@ def _device_name(device: torch.device) -> str:
 
 
 @contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """The library draws a bar on standard error for a load of a tenth of a second."""
+def no_progress_bar() -> Iterator[None]:
+    """Keep the library from drawing a bar on standard error for a load of a tenth of a second."""
     shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:

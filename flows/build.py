@@ -12,14 +12,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from prefect import flow, task
+from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel, ConfigDict
 
 from flows import gates, stages
 from flows.plan import Entry, Plan, make_plan
+from flows.recall_gate import RecallGate
 from flows.report import BuildReport, Progress
 from flows.settings import Settings
 from flows.workshop import Workshop, check_surroundings
+from indexes.evaluation.record import write_record
 from indexes.storage import Storage
 
 
@@ -28,6 +31,7 @@ class BuildOptions(BaseModel):
 
     Attributes:
         allow_deletes: publish however many documents are gone from the source.
+        force: publish although a gate refuses that may be forced; its figure says so.
         new_source: take a source that the index does not know yet into it.
         quiet: say nothing while building.
         started: when the command began, on the clock of ``time.time``.
@@ -36,6 +40,7 @@ class BuildOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     allow_deletes: bool = False
+    force: bool = False
     new_source: bool = False
     quiet: bool = False
     started: float | None = None
@@ -64,8 +69,8 @@ def build(settings: Settings, options: BuildOptions | None = None) -> dict[str, 
                 write(shop, batch)
         remove(shop, plan)
         if changed(shop):
-            gate(shop, plan, options)
-            publish(shop)
+            recall = gate(shop, plan, options)
+            publish(shop, recall)
         shop.report.seconds["total"] = time.time() - shop.began
         return shop.report.as_json()
 
@@ -75,7 +80,7 @@ def list_documents(shop: Workshop, options: BuildOptions) -> Plan:
     """The source's listing against the catalog."""
     with shop.report.timed("list"):
         plan = make_plan(shop, new_source=options.new_source)
-    gates.check_removals(plan, shop.settings.guards, allowed=options.allow_deletes)
+    _removals(shop, plan, options)
     for row in plan.unchanged:
         shop.note_status(row)
     shop.report.documents["unchanged"] += len(plan.unchanged)
@@ -149,23 +154,31 @@ def changed(shop: Workshop) -> bool:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def gate(shop: Workshop, plan: Plan, options: BuildOptions) -> None:
+def gate(shop: Workshop, plan: Plan, options: BuildOptions) -> RecallGate | None:
     """Finish the stores and check that they may be published."""
     with shop.report.timed("finish"):
         shop.draft.catalog.put(shop.touched)
         shop.draft.finish()
-    with shop.report.timed("gate"):
-        checks = shop.report.checks
-        checks["stores"] = shop.draft.check_stores()
-        checks["fingerprint"] = shop.draft.check_fingerprint(shop.runtimes())
-        checks["removals"] = gates.check_removals(plan, shop.settings.guards, allowed=options.allow_deletes)
-        checks["failures"] = gates.check_failures(shop.report, plan.listed, shop.settings.guards)
-        checks["text"] = gates.check_some_text(shop)
+    recall = RecallGate(shop, shop.settings.golden) if shop.settings.golden else None
+    passed = gates.Gates(shop.report, force=options.force)
+    try:
+        with shop.report.timed("gate"):
+            passed.through("stores", shop.draft.check_stores)
+            passed.through("fingerprint", lambda: shop.draft.check_fingerprint(shop.runtimes()))
+            passed.through("vectors", lambda: gates.check_vectors(shop))
+            passed.through("text", lambda: gates.check_some_text(shop))
+            _removals(shop, plan, options)
+            passed.through("failures", lambda: gates.check_failures(shop, plan.listed), forcible=True)
+            if recall:
+                passed.through("recall", recall.check, forcible=True)
+    finally:
+        _show_gates(shop)
+    return recall
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def publish(shop: Workshop) -> None:
-    """Point readers to the new revision."""
+def publish(shop: Workshop, recall: RecallGate | None) -> None:
+    """Point readers to the new revision, and keep what was measured of it."""
     with shop.report.timed("publish"):
         sources = dict(shop.published.sources) if shop.published is not None else {}
         sources[shop.source.name] = shop.source.address
@@ -173,8 +186,23 @@ def publish(shop: Workshop) -> None:
         shop.report.generation, shop.report.revision = pointer.generation, pointer.revision
         shop.report.chunks["total"] = pointer.counts["chunks"]
         shop.report.published = True
+        measured = recall.record(pointer) if recall else None
+        if measured:
+            write_record(shop.storage.evaluations(), measured)
     with shop.report.timed("tidy"):
         shop.tidy()
+
+
+def _removals(shop: Workshop, plan: Plan, options: BuildOptions) -> None:
+    """Before the work as well as after it: what is to be refused is refused at once."""
+    passed = gates.Gates(shop.report, force=options.force or options.allow_deletes)
+    passed.through("removals", lambda: gates.check_removals(plan, shop.settings.guards), forcible=True)
+
+
+def _show_gates(shop: Workshop) -> None:
+    """The gates with their figures as an artifact of the flow's run."""
+    table = [{"gate": name, "figure": figure} for name, figure in shop.report.checks.items()]
+    create_table_artifact(table, key="gates", description=f"Gates of {shop.storage.address}")
 
 
 @contextmanager

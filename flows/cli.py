@@ -77,6 +77,9 @@ def build(
     allow_deletes: Annotated[
         bool, typer.Option("--allow-deletes", help="Publish however many documents are gone from the source.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish although the gate of removals, failures or recall refuses.")
+    ] = False,
     new_source: Annotated[
         bool, typer.Option("--new-source", help="Take a source into the index that it does not know yet.")
     ] = False,
@@ -107,7 +110,9 @@ def build(
     from flows.build import BuildOptions
     from flows.build import build as run
 
-    options = BuildOptions(allow_deletes=allow_deletes, new_source=new_source, quiet=quiet, started=STARTED)
+    options = BuildOptions(
+        allow_deletes=allow_deletes, force=force, new_source=new_source, quiet=quiet, started=STARTED
+    )
     report = run(settings, options)
     from flows import printing
 
@@ -127,6 +132,9 @@ def search(
         list[str] | None, typer.Option("--filter", help="label=NAME, label!=NAME, key=NAME or key=FOLDER/*; all hold.")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show each hit's rank in each channel.")] = False,
+    expand: Annotated[
+        str | None, typer.Option("--expand", help="section: the text of the section around each hit as well.")
+    ] = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
@@ -134,7 +142,10 @@ def search(
     from flows import printing
     from flows.searching import ask
 
-    answer = ask(load_settings(config, index=index), query, _mode(mode), k, filters or [], STARTED)
+    if expand not in (None, "section"):
+        raise typer.BadParameter(f"{expand!r} is not section, the only thing that a hit is expanded to")
+    settings = load_settings(config, index=index)
+    answer = ask(settings, query, _mode(mode), k, filters or [], STARTED, expand=expand is not None)
     _finish(answer, as_json, lambda: printing.hits(answer, explain=explain))
 
 
@@ -171,15 +182,74 @@ def status(index: Index = None, config: Config = None, as_json: Json = False) ->
 def evaluate(
     golden: Annotated[Path, typer.Argument(help="A golden set, one JSON object a line.")],
     index: Index = None,
+    against: Annotated[
+        str | None, typer.Option("--against", help="Compare with a kept evaluation: its id, its path, or last.")
+    ] = None,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="The ladder: bare text, heading path and notes, in every mode.")
+    ] = False,
+    sizes: Annotated[
+        list[int] | None, typer.Option("--size", help="With --ablate: also with chunks cut for so many tokens.")
+    ] = None,
+    notes: Annotated[
+        str | None, typer.Option("--notes", help="With --ablate: llm puts the LLM's remembered notes on the ladder.")
+    ] = None,
+    allow_stale: Annotated[
+        bool, typer.Option("--allow-stale", help="Leave out questions that do not resolve, and name them.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write the report as a page to this file.")] = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """How much of a golden set's answers the published index finds, by mode."""
+    """How much of a golden set's answers the published index finds, by mode; the record is kept beside the index."""
     from flows import printing
-    from flows.evaluate import evaluate as run
 
-    found = run(load_settings(config, index=index), golden)
+    settings = load_settings(config, index=index, notes=notes)
+    if ablate:
+        if against:
+            raise typer.BadParameter("--against compares records of a published index, not ladders")
+        from flows.ablate import ablate as climb
+
+        found = climb(settings, golden, sizes=sizes or [], strict=not allow_stale, html=html, say=_say)
+    else:
+        from flows.evaluate import evaluate as run
+
+        found = run(settings, golden, against=against, strict=not allow_stale, html=html)
     _finish(found, as_json, lambda: printing.evaluation(found))
+
+
+@app.command()
+@_clearly
+def golden(
+    action: Annotated[str, typer.Argument(help="check or add.")],
+    file: Annotated[Path, typer.Argument(help="The golden set, one JSON object a line.")],
+    question: Annotated[str | None, typer.Argument(help="With add: the question.")] = None,
+    hit: Annotated[int, typer.Option("--hit", min=0, help="With add: rank of the hit that answers; 0 for none.")] = 1,
+    quote: Annotated[
+        str | None, typer.Option("--quote", help="With add: its words that answer; all by default.")
+    ] = None,
+    mode: Annotated[str, typer.Option("--mode", help="With add: hybrid, dense or bm25.")] = "hybrid",
+    category: Annotated[str, typer.Option("--category", help="With add: the question's category.")] = "",
+    index: Index = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Check a golden set against the published index, or add a question to it from a search hit."""
+    from flows import golden_keeping, printing
+
+    settings = load_settings(config, index=index)
+    if action == "check":
+        checked = golden_keeping.check(settings, file)
+        _finish(checked, as_json, lambda: printing.golden_check(checked))
+        if checked["errors"]:
+            raise typer.Exit(2)
+    elif action == "add":
+        if question is None:
+            raise typer.BadParameter("name the question: gristmill golden add FILE QUESTION")
+        added = golden_keeping.add(settings, file, question, _mode(mode), hit, quote, category)
+        _finish(added, as_json, lambda: printing.golden_added(added))
+    else:
+        raise typer.BadParameter(f"{action!r} is none of check, add")
 
 
 @app.command()

@@ -1,87 +1,94 @@
-"""Measuring a published index against a golden set: recall by mode, by category, by both kinds of cover."""
+"""Measuring a published index against a golden set, and keeping the record of it under ``evaluations/``."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Final
 
-from enrich.memo import Memo
-from flows.searching import open_searcher, published
-from flows.settings import Mode, Settings
-from indexes.evaluation.golden import Question, Requirement, first_ranks, load_golden, requirements
-from indexes.generation import published_catalog
-from indexes.search import Searcher
-from parsers.document import Document
+import msgspec
+
+from flows.golden_sets import resolve, texts_of
+from flows.measuring import make_record, measure, worst_questions
+from flows.searching import fusion, open_query_embedder, published
+from flows.settings import Settings
+from indexes.evaluation.record import Record, compare_records, read_record, write_record
+from indexes.generation import open_stores, published_catalog
+from indexes.storage import Storage
 from parsers.errors import UsageError
 
-DEPTHS: Final = (1, 5, 10, 20, 50, 100)
-MODES: Final[tuple[Mode, ...]] = ("hybrid", "dense", "bm25")
+PUBLISHED: Final = "published"
+COMPARED_K: Final = 10  # depth at which runs are compared
 
 
-def evaluate(settings: Settings, golden: Path) -> dict[str, Any]:
-    """Recall at each depth, by mode.
+def evaluate(
+    settings: Settings, golden: Path, *, against: str | None = None, strict: bool = True, html: Path | None = None
+) -> dict[str, Any]:
+    """Recall curves of the published revision by mode, kept as a record.
 
-    A requirement counts as found at k when one of the first k hits covers one of its spans; a question's recall is
-    the share of its requirements that are.
+    Args:
+        against: a record to compare with, by id or path; ``last`` is the newest of this index.
+        strict: whether a question that does not resolve is an error; otherwise it is left out and named.
+        html: where to write the report page.
+
+    Returns:
+        The record without what belongs to single questions, and ``record``, its path; with ``comparison`` where one
+        was asked for.
 
     Raises:
-        UsageError: when a quote does not resolve exactly once.
+        UsageError: when a question does not resolve, or the record to compare with is of another corpus.
     """
-    questions = [question for question in load_golden(golden) if question.spans]
-    if not questions:
-        raise UsageError(f"golden set {golden}: no question in it is answerable", "Add some with spans.")
-    texts = _texts(settings, {span.doc for question in questions for span in question.spans})
-    needed = [requirements(question, texts) for question in questions]
-    _, pointer = published(settings)
-    modes = MODES if pointer.counts["vectors"] else MODES[2:]
-    searcher = open_searcher(settings, modes[0])
-    return {
-        "golden": str(golden),
-        "generation": pointer.generation,
-        "revision": pointer.revision,
-        "runs": [_run(searcher, mode, questions, needed) for mode in modes],
-    }
-
-
-def _texts(settings: Settings, keys: set[str]) -> dict[str, str]:
-    """The indexed texts of documents, by key."""
     storage, pointer = published(settings)
-    rows = [row for row in published_catalog(storage, pointer).rows() if row.key in keys and row.document]
-    documents = Memo(storage.memory(), "documents").get(row.document for row in rows)
-    return {row.key: Document.decode(documents[row.document]).text for row in rows}
+    other = find_record(storage, against) if against else None
+    rows = list(published_catalog(storage, pointer).rows())
+    texts = texts_of(storage, rows)
+    resolved = resolve(golden, texts, strict=strict)
+    table, lexical = open_stores(storage, pointer)
+    vectors = None
+    if pointer.counts["vectors"]:
+        vectors = open_query_embedder(settings, pointer).encode(resolved.texts, "query").vectors
+    runs, corpus = measure(PUBLISHED, table, lexical, resolved, vectors, fusion(settings))
+    record = make_record(settings, storage.address, pointer, rows, resolved, runs, corpus.lengths)
+    examples = worst_questions(runs[0], resolved, table, texts)
+    record = msgspec.structs.replace(record, examples=examples)
+    return finish(storage, record, other, html)
 
 
-def _run(
-    searcher: Searcher, mode: Mode, questions: Sequence[Question], needed: Sequence[list[Requirement]]
-) -> dict[str, Any]:
-    ranks: dict[str, list[list[int | None]]] = {"midpoint": [], "full": []}
-    for question, each in zip(questions, needed, strict=True):
-        hits = searcher.search(question.question, mode, k=DEPTHS[-1], depth=4 * DEPTHS[-1])
-        spans = [(hit.key, hit.start, hit.end) for hit in hits]
-        ranks["midpoint"].append(first_ranks(each, spans, midpoint=True))
-        ranks["full"].append(first_ranks(each, spans, midpoint=False))
-    categories: dict[str, list[list[int | None]]] = defaultdict(list)
-    for question, found in zip(questions, ranks["midpoint"], strict=True):
-        categories[question.category or "none"].append(found)
-    return {
-        "mode": mode,
-        "n": len(questions),
-        "recall": _curve(ranks["midpoint"]),
-        "full_recall": _curve(ranks["full"]),
-        "mrr": round(fmean(1 / min((rank for rank in found if rank), default=10**9) for found in ranks["midpoint"]), 4),
-        "by_category": {name: {"n": len(found), "recall": _curve(found)} for name, found in sorted(categories.items())},
-        "missed_at_5": [
-            question.id
-            for question, found in zip(questions, ranks["midpoint"], strict=True)
-            if not all(rank and rank <= 5 for rank in found)
-        ],
-    }
+def finish(storage: Storage, record: Record, other: Record | None, html: Path | None) -> dict[str, Any]:
+    """Keep a record, compare it, write its page, and give what the command prints."""
+    record = write_record(storage.evaluations(), record)
+    comparison = compare_records(other, record, COMPARED_K) if other else None
+    if html:
+        from flows.evaluation_page import page
+
+        _write_page(html, page(record, comparison, other.id if other else ""))
+    found: dict[str, Any] = msgspec.to_builtins(record)
+    for name in ("questions", "examples"):
+        del found[name]
+    for run in found["runs"]:
+        scores = run.pop("scores")
+        del run["hits"]
+        run["missed_at_5"] = [name for name, one in scores.items() if any(not r or r > 5 for r in one["midpoint"])]
+    found["record"] = str(storage.evaluations() / f"{record.id}.json")
+    return found | ({"comparison": comparison, "against": other.id} if other else {})
 
 
-def _curve(found: Sequence[list[int | None]]) -> dict[str, float]:
-    return {
-        str(k): round(fmean(fmean(bool(rank and rank <= k) for rank in ranks) for ranks in found), 4) for k in DEPTHS
-    }
+def find_record(storage: Storage, name: str) -> Record:
+    """A record by its id, its path, or ``last``.
+
+    Raises:
+        UsageError: when there is none.
+    """
+    if name == "last":
+        kept = sorted(storage.evaluations().glob("*.json"))
+        if not kept:
+            raise UsageError(f"index {storage.address} has no kept evaluation", "Evaluate it once without --against.")
+        return read_record(kept[-1])
+    own = storage.evaluations() / f"{name}.json"
+    return read_record(own if own.is_file() else Path(name))
+
+
+def _write_page(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"the page {path} cannot be written: {error.strerror}", "Name another file.") from error

@@ -1,19 +1,69 @@
-"""What a finished build must pass before it is published; each gate gives its figure for the record."""
+"""What a finished build must pass before it is published; each gate gives its figure for the record.
+
+Kept here: every gate has a name; a gate that is forced says so in its figure, which the report, the artifact and the
+revision keep; and what would break an index for its readers cannot be forced.
+"""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from heapq import nsmallest
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from flows.plan import Plan
 from flows.report import BuildReport
 from flows.settings import Guards
 from flows.workshop import Workshop
+from indexes.vectors import ChunkTable
 from parsers.errors import GateRefused
 
+PROBES: Final = 16  # stored vectors computed again; a wrong pooling or prefix shows in each of them
+LEAST_COSINE: Final = 0.999  # of a vector and itself computed again, by any admitted runtime (DESIGN, parity)
+LENGTH_ERROR: Final = 1e-3  # how far the length of a normalized vector may be from 1
 
-def check_removals(plan: Plan, guards: Guards, *, allowed: bool) -> str:
-    """Not more documents gone than the guard allows.
+
+class Gates:
+    """The gates of one build, passed one after another.
 
     Args:
-        allowed: whether the user said that they may go.
+        report: takes the figures.
+        force: go on where a gate that may be forced refuses.
+    """
+
+    def __init__(self, report: BuildReport, *, force: bool) -> None:
+        self._report = report
+        self._force = force
+
+    def through(self, name: str, check: Callable[[], str], *, forcible: bool = False) -> None:
+        """Pass a gate.
+
+        Args:
+            name: of the gate.
+            check: gives the figure, or raises.
+
+        Raises:
+            GateRefused: naming the gate.
+        """
+        try:
+            self._report.checks[name] = check()
+        except GateRefused as refusal:
+            self._report.checks[name] = f"refused: {refusal.message}"
+            if not forcible:
+                raise GateRefused(f"gate {name}: {refusal.message}", refusal.remedy) from refusal
+            if not self._force:
+                raise GateRefused(
+                    f"gate {name}: {refusal.message}", f"{refusal.remedy} --force publishes all the same."
+                ) from refusal
+            self._report.checks[name] = f"forced: {refusal.message}"
+
+
+def check_removals(plan: Plan, guards: Guards) -> str:
+    """Not more documents gone than the guard allows.
 
     Raises:
         GateRefused: when more than ``removed_count`` and more than ``removed_share`` of the documents are gone.
@@ -21,7 +71,7 @@ def check_removals(plan: Plan, guards: Guards, *, allowed: bool) -> str:
     gone = len(plan.removed)
     before = gone + sum(1 for entry in plan.entries if entry.row is not None) + len(plan.unchanged)
     share = gone / before if before else 0.0
-    if not allowed and gone > guards.removed_count and share > guards.removed_share:
+    if gone > guards.removed_count and share > guards.removed_share:
         raise GateRefused(
             f"{gone} of {before} documents are gone from the source ({share:.0%}); the guard allows "
             f"{guards.removed_count} or {guards.removed_share:.0%}",
@@ -30,12 +80,13 @@ def check_removals(plan: Plan, guards: Guards, *, allowed: bool) -> str:
     return f"{gone} of {before} gone"
 
 
-def check_failures(report: BuildReport, listed: int, guards: Guards) -> str:
+def check_failures(shop: Workshop, listed: int) -> str:
     """Not more documents failed than the guard allows.
 
     Raises:
         GateRefused: when more than ``failed_count`` and more than ``failed_share`` of them did.
     """
+    report, guards = shop.report, shop.settings.guards
     failed = report.documents["failed"]
     share = failed / listed if listed else 0.0
     if failed > guards.failed_count and share > guards.failed_share:
@@ -61,3 +112,65 @@ def check_some_text(shop: Workshop) -> str:
             "Look at the reasons (`failures` of --json).",
         )
     return f"{count} chunks"
+
+
+def check_vectors(shop: Workshop) -> str:
+    """Every vector is one, and where this build embedded, the embedder still makes those that are stored.
+
+    Raises:
+        GateRefused: when a vector is not finite or, of a model that normalizes, not of length 1; or one of a few
+            stored ones differs from the same text embedded again.
+    """
+    table = shop.draft.table
+    count = 0
+    probes: list[tuple[str, str]] = []
+    for batch in table.rows(["chunk_id", "provenance", "vector"]):
+        with_vector = batch.filter(np.asarray(batch["provenance"].to_pylist()) != "")
+        names = with_vector["chunk_id"].to_pylist()
+        matrix = _matrix(with_vector["vector"], table.dimension)
+        wrong = _wrong(matrix, normalized=shop.embedder.model.normalize)
+        if len(wrong):
+            raise GateRefused(
+                f"the vector of chunk {names[wrong[0]]} is not finite or has a length of "
+                f"{float(np.linalg.norm(matrix[wrong[0]])):.4f}",
+                "Nothing was published. If it stays so, remove the index and build it anew.",
+            )
+        count += len(names)
+        probes = nsmallest(PROBES, [*probes, *((_order(shop.draft.revision, name), name) for name in names)])
+    figure = f"{count} vectors"
+    if not shop.report.work["embedded"] or not probes:
+        return figure
+    cosine, worst = _least_cosine(shop, table, [name for _, name in probes])
+    if cosine < LEAST_COSINE:
+        raise GateRefused(
+            f"chunk {worst} embedded again has a cosine of {cosine:.4f} with its stored vector; {LEAST_COSINE} is "
+            "asked: the embedder does not make what the index holds",
+            "Nothing was published. Look at what changed in the embedder's runtime.",
+        )
+    return f"{figure}, least cosine {cosine:.4f} of {len(probes)} embedded again"
+
+
+def _matrix(column: pa.Array, dimension: int) -> npt.NDArray[np.float32]:
+    return np.asarray(column.flatten()).reshape(-1, dimension)
+
+
+def _wrong(matrix: npt.NDArray[np.float32], *, normalized: bool) -> npt.NDArray[np.int64]:
+    """Which rows are no vectors."""
+    lengths = np.linalg.norm(matrix, axis=1)
+    fine = np.isfinite(lengths) & (lengths > 0)
+    return np.flatnonzero(~(fine & (np.abs(lengths - 1) < LENGTH_ERROR)) if normalized else ~fine)
+
+
+def _order(revision: int, name: str) -> str:
+    """Another sample in each revision, the same one everywhere."""
+    return hashlib.sha256(f"{revision} {name}".encode()).hexdigest()
+
+
+def _least_cosine(shop: Workshop, table: ChunkTable, names: list[str]) -> tuple[float, str]:
+    rows = table.fetch(names, ["chunk_id", "prefix", "text", "vector"])
+    again = shop.embedder.encode([row["prefix"] + row["text"] for row in rows]).vectors
+    stored = np.asarray([row["vector"] for row in rows], dtype=np.float32)
+    lengths = np.linalg.norm(again, axis=1) * np.linalg.norm(stored, axis=1)
+    cosines = (again * stored).sum(axis=1) / lengths
+    least = int(np.argmin(cosines))
+    return float(cosines[least]), names[least]

@@ -11,6 +11,8 @@ from rich.text import Text
 _CONSOLE: Final = Console(highlight=False)
 _LONGEST: Final = 20  # failures shown before the rest is only counted
 _PREVIEW: Final = 280  # characters of a hit's text
+_DEPTHS: Final = ("1", "5", "10", "20", "50")
+_COPIES: Final = 3  # copies of a hit shown before the rest is only counted
 
 
 def build(report: dict[str, Any]) -> None:
@@ -43,10 +45,18 @@ def hits(answer: dict[str, Any], *, explain: bool) -> None:
         if explain:
             ranks = ", ".join(f"{channel} {rank or '-'}" for channel, rank in hit["ranks"].items())
             _say(f"    score {hit['score']:.4f}; rank by channel: {ranks}; {hit['key']} [{hit['start']}, {hit['end']})")
+            if hit["rerank_score"] is not None:
+                _say(f"    reranker's score {hit['rerank_score']:.4f}")
         if hit["note"]:
             _say(f"    note: {hit['note']}")
         text = " ".join(hit["text"].split())
         _say("    " + (text if len(text) <= _PREVIEW else text[:_PREVIEW].rsplit(" ", 1)[0] + " …"))
+        for copy in hit["also"][:_COPIES]:
+            _say(f"    also: {copy['key']} {copy['locator']}")
+        if len(hit["also"]) > _COPIES:
+            _say(f"    … and {len(hit['also']) - _COPIES} more with this text (see --json)")
+        if "section" in hit:
+            _section(hit["section"])
     if explain:
         _say(f"search {answer['seconds']['search'] * 1000:.0f} ms, start-up {answer['seconds']['start']:.1f} s")
 
@@ -83,18 +93,65 @@ def standing(found: dict[str, Any]) -> None:
 
 
 def evaluation(found: dict[str, Any]) -> None:
-    """Recall by mode."""
-    table = Table(title=f"{found['golden']}: recall by midpoint (full cover)")
+    """Recall by mode and variant, what it means, and what changed."""
+    golden, index = found["golden"], found["index"]
+    _say(
+        f"{golden['path']}: {golden['answerable']} questions with an answer, {golden['unanswerable']} without, "
+        f"{len(golden['stale'])} stale; {index['chunks']:,} chunks of {found['runs'][0]['mean_tokens']:.0f} tokens"
+    )
+    table = Table(title="recall by midpoint, in %")
     table.add_column("mode")
-    table.add_column("n", justify="right")
-    for depth in found["runs"][0]["recall"]:
-        table.add_column(f"@{depth}", justify="right")
-    for run in found["runs"]:
-        cells = [f"{run['recall'][k]:.1%} ({run['full_recall'][k]:.1%})" for k in run["recall"]]
-        table.add_row(run["mode"], str(run["n"]), *cells)
+    for name in (*(f"@{depth}" for depth in _DEPTHS), "@10 lies in", "full @10", "MRR"):
+        table.add_column(name, justify="right")
+    variants = list(dict.fromkeys(run["variant"] for run in found["runs"]))
+    for variant in variants:
+        if len(variants) > 1:
+            table.add_section()
+            table.add_row(variant)
+        for run in (one for one in found["runs"] if one["variant"] == variant):
+            low, high = run["intervals"]["10"]
+            cells = [f"{run['recall'][depth] * 100:.1f}" for depth in _DEPTHS]
+            cells += [f"{low * 100:.0f}-{high * 100:.0f}", f"{run['full_recall']['10'] * 100:.1f}", f"{run['mrr']:.2f}"]
+            table.add_row(run["mode"], *cells)
     _CONSOLE.print(table)
-    for run in found["runs"]:
+    for line in found["reading"]:
+        _say(line)
+    for run in found["runs"] if len(variants) == 1 else []:
         _say(f"{run['mode']}: not all found in the first 5: {', '.join(run['missed_at_5']) or 'none'}")
+        if run["separation"] is not None:
+            _say(f"{run['mode']}: top scores tell answerable questions from others in {run['separation']:.0%} of pairs")
+    for name, reason in golden["stale"].items():
+        _say(f"stale      {name}: {reason}")
+    for name, one in (found.get("comparison") or {}).items():
+        _say(
+            f"{name} against {found['against']}, at 10: {one['difference'] * 100:+.1f} points over {one['n']} "
+            f"questions, p = {one['p']:.3f}; won: {', '.join(one['won']) or 'none'}; "
+            f"lost: {', '.join(one['lost']) or 'none'}"
+        )
+    _say(f"record     {found['record']}")
+
+
+def golden_check(found: dict[str, Any]) -> None:
+    """What is wrong with a golden set."""
+    _say(f"{found['golden']}: {found['answerable']} questions with an answer, {found['unanswerable']} without")
+    _say("categories " + _pairs(found["by_category"]))
+    _say("kinds      " + _pairs(found["by_kind"]))
+    for one in found["errors"]:
+        _say(f"error      {one['id']}: {one['what']}: {one['why']}")
+    for one in found["warnings"]:
+        _say(f"warning    {one['id']}: {one['what']}: {one['why']}")
+    if not found["errors"] and not found["warnings"]:
+        _say("Nothing is wrong with it.")
+
+
+def golden_added(found: dict[str, Any]) -> None:
+    """A question that was written."""
+    added = found["added"]
+    _say(f"{added['id']} written to {found['golden']}: {added['question']}")
+    for span in added["spans"]:
+        _say(f"  answered by {span['doc']}: {' '.join(span['quote'].split())[:_PREVIEW]}")
+    if not added["spans"]:
+        _say("  without an answer in the documents")
 
 
 def models(found: dict[str, Any]) -> None:
@@ -110,6 +167,15 @@ def checks(found: dict[str, Any]) -> None:
         _say(f"{one['state']:<8} {one['name']:<28} {one['found']}")
         if one["remedy"]:
             _say(f"{'':<8} -> {one['remedy']}")
+
+
+def _section(section: dict[str, Any] | None) -> None:
+    if section is None:
+        _say("    section: not known; the parsed document is no longer remembered, build again")
+        return
+    _say(f"    section [{section['start']}, {section['end']}):")
+    for line in section["text"].strip("\n").split("\n"):
+        _say(f"      {line}".rstrip())
 
 
 def _failures(failures: list[dict[str, Any]]) -> None:

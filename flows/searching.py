@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from enrich.embedder import open_embedder
+from enrich.embedder import Embedder, open_embedder
+from enrich.memo import Memo
 from enrich.models import ModelFolder, load_registry
+from enrich.reranker import CrossEncoderReranker
 from flows.settings import Mode, Settings
-from indexes.generation import open_stores
-from indexes.search import Searcher
+from indexes.generation import open_stores, published_catalog
+from indexes.search import Fusion, Hit, Searcher
+from indexes.sections import DOCUMENTS, sections_of
 from indexes.storage import Pointer, Storage
 from parsers.errors import ModelError, StoreError, UsageError
 
@@ -39,19 +41,32 @@ def open_searcher(settings: Settings, mode: Mode) -> Searcher:
 
     Raises:
         StoreError: when nothing is published or a part of it is missing.
-        ModelError: when the model that made the vectors is missing, or is not the one of that name here.
+        ModelError: when the model that made the vectors is missing, or is not the one of that name here, or the
+            folder of the reranker holds none.
     """
     storage, pointer = published(settings)
     table, lexical = open_stores(storage, pointer)
-    return Searcher(table, lexical, None if mode == "bm25" else _query_embedder(settings, pointer))
+    return Searcher(
+        table,
+        lexical,
+        None if mode == "bm25" else open_query_embedder(settings, pointer).query,
+        fusion=fusion(settings),
+        reranker=CrossEncoderReranker(Path(settings.reranker).expanduser(), settings.device)
+        if settings.reranker
+        else None,
+        rerank_depth=settings.rerank_depth,
+    )
 
 
-def ask(settings: Settings, query: str, mode: Mode, k: int, filters: list[str], started: float) -> dict[str, Any]:
+def ask(
+    settings: Settings, query: str, mode: Mode, k: int, filters: list[str], started: float, *, expand: bool = False
+) -> dict[str, Any]:
     """The answer to one question, as ``gristmill search --json`` prints it.
 
     Args:
         filters: expressions such as ``label=public``, all of which hold.
         started: when the command began, on the clock of ``time.time``.
+        expand: give each hit its ``section``, None where the parsed document is not remembered any more.
 
     Raises:
         UsageError: for a blank query or a filter that is none.
@@ -62,15 +77,35 @@ def ask(settings: Settings, query: str, mode: Mode, k: int, filters: list[str], 
     searcher.search("start-up", mode, k=1)  # loads what the first question needs
     ready = time.time()
     hits = searcher.search(query, mode, k=k, filters=filters)
+    shown = [msgspec.to_builtins(hit) for hit in hits]
+    if expand:
+        for hit, section in zip(shown, _sections(settings, hits), strict=True):
+            hit["section"] = section
     return {
         "query": query,
         "mode": mode,
-        "hits": [msgspec.to_builtins(hit) for hit in hits],
+        "hits": shown,
         "seconds": {"start": round(ready - started, 3), "search": round(time.time() - ready, 4)},
     }
 
 
-def _query_embedder(settings: Settings, pointer: Pointer) -> Callable[[str], np.ndarray]:
+def _sections(settings: Settings, hits: list[Hit]) -> list[Any]:
+    storage, pointer = published(settings)
+    memo = Memo(storage.memory(), DOCUMENTS)
+    return [msgspec.to_builtins(section) for section in sections_of(hits, published_catalog(storage, pointer), memo)]
+
+
+def fusion(settings: Settings) -> Fusion:
+    """How the settings fuse the channels."""
+    return Fusion(settings.rrf_k, settings.search_depth)
+
+
+def open_query_embedder(settings: Settings, pointer: Pointer) -> Embedder:
+    """The embedder that made the vectors of a published revision.
+
+    Raises:
+        ModelError: when it is missing, or the model of its name here is another one.
+    """
     folder = ModelFolder(settings.models_dir, settings.model_folders)
     embedder = open_embedder(
         pointer.embedder,
@@ -85,4 +120,4 @@ def _query_embedder(settings: Settings, pointer: Pointer) -> Callable[[str], np.
             f"of that name here has {embedder.fingerprint[:8]}",
             "Use the models.toml that the index was built with, or build the index again.",
         )
-    return embedder.query
+    return embedder

@@ -38,6 +38,9 @@ class Guards(BaseModel):
     removed_share: float = Field(0.2, ge=0, le=1, description="share of the documents that may be gone at once")
     failed_count: int = Field(20, ge=0, description="documents that may fail, whatever their share")
     failed_share: float = Field(0.5, ge=0, le=1, description="share of the documents that may fail")
+    recall_k: int = Field(10, ge=1, le=200, description="depth at which the golden set's recall is compared")
+    recall_p: float = Field(0.05, gt=0, le=1, description="chance of luck below which a drop of recall refuses")
+    stale_share: float = Field(0.2, ge=0, le=1, description="share of golden questions that may no longer resolve")
     unknown_share: float = Field(0.2, ge=0, le=1, description="share of unknown tokens above which a document is named")
 
 
@@ -73,6 +76,15 @@ class Settings(BaseSettings):
     note_neighbours: int = Field(200, ge=0, description="characters of text before and after a chunk in its prompt")
     note_reserve: int = Field(40, ge=0, description="tokens of a chunk's budget kept free for a note")
     path_share: float = Field(0.25, ge=0, le=0.5, description="share of the budget a printed heading path may take")
+
+    rrf_k: int = Field(60, ge=1, description="what is added to each rank when the channels' ranks are fused")
+    search_depth: int | None = Field(
+        None, ge=1, description="hits asked of each channel; by default 100 or four times those wanted, if that is more"
+    )
+    reranker: str | None = Field(None, description="the folder of a cross-encoder that reorders the best hits")
+    rerank_depth: int = Field(50, ge=1, description="hits that the reranker reads")
+
+    golden: Path | None = Field(None, description="a golden set that every build is measured by before it is published")
 
     batch_bytes: int = Field(8_000_000, ge=1, description="bytes of documents worked on at a time")
     batch_documents: int = Field(500, ge=1, description="documents worked on at a time")

@@ -24,6 +24,7 @@ from flows.settings import Settings
 from flows.sources import Source, open_source
 from indexes.analysis import fingerprint as analysis_fingerprint
 from indexes.catalog import Row
+from indexes.evaluation.golden import load_golden
 from indexes.generation import Draft
 from indexes.storage import Storage, as_store_error
 from parsers.errors import UsageError
@@ -40,6 +41,8 @@ def check_surroundings(settings: Settings) -> None:
     """
     if settings.source is None:
         raise UsageError("no source is given", "Name it: gristmill build FOLDER, or `source` in the settings.")
+    if settings.golden is not None:
+        load_golden(settings.golden)
     open_source(settings.source, settings.source_name, settings.include, settings.exclude, settings.index)
     Storage(settings.index).create()
 

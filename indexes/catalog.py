@@ -127,6 +127,16 @@ class Catalog:
             for values in batch.to_pylist():
                 yield msgspec.convert(values, Row)
 
+    def named(self, document_ids: Iterable[str]) -> dict[str, Row]:
+        """Those of these documents that are there, by id."""
+        found: dict[str, Row] = {}
+        ids = sorted(set(document_ids))
+        for start in range(0, len(ids), _ASK):
+            listed = ", ".join(f"'{int(one, 16):032x}'" for one in ids[start : start + _ASK])
+            for values in self._table.search().where(f"document_id IN ({listed})").limit(_ASK).to_arrow().to_pylist():
+                found[values["document_id"]] = msgspec.convert(values, Row)
+        return found
+
     def __len__(self) -> int:
         return int(self._table.count_rows())
 

@@ -1,36 +1,68 @@
-"""Search: the channels asked, their ranks fused, the rows fetched.
+"""Search: the channels asked, their ranks fused, equal texts folded, the rows fetched and reranked.
 
 Kept here: filters hold before ranking in every channel; a hit says its rank and score in each channel that was asked;
-the same index, query and vector give the same hits in the same order.
+no two hits have the same text; the same index, query and vector give the same hits in the same order.
 
 Fusion is reciprocal rank fusion (Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
-individual Rank Learning Methods", SIGIR 2009): a hit scores the sum over channels of 1 / (60 + rank).
+individual Rank Learning Methods", SIGIR 2009): a hit scores the sum over channels of 1 / (k + rank), with k = 60 by
+default.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from enrich.reranker import Reranker
 from indexes import rows
 from indexes.filters import Filter, parse_filters, to_sql
 from indexes.lexical import LexicalIndex
 from indexes.vectors import ChunkTable
-from parsers.errors import UsageError
+from parsers.errors import ModelError, UsageError
 
 RRF_K: Final = 60  # Cormack et al. 2009, section 2
 DEPTH: Final = 100  # hits asked of each channel at least, and at least DEPTH_FACTOR times as many as are wanted
 DEPTH_FACTOR: Final = 4
+RERANK_DEPTH: Final = 50  # hits that a reranker reads
 MODES: Final = ("hybrid", "dense", "bm25")
 
 Channel = Literal["dense", "bm25"]
 EmbedQuery = Callable[[str], npt.NDArray[np.float32]]
 Ranking = list[tuple[str, float]]
+
+
+class Fusion(msgspec.Struct, frozen=True):
+    """How rankings are asked for and fused.
+
+    Attributes:
+        k: what is added to each rank; the larger, the less the first ranks stand out.
+        depth: hits asked of each channel; None for 100 or four times as many as are wanted, whichever is more.
+    """
+
+    k: int = RRF_K
+    depth: int | None = None
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """Another chunk with exactly the text of a hit.
+
+    Attributes:
+        key, chunk_id, document_id: which chunk of which document.
+        start, end: ``[start, end)`` in that document's text, in code points.
+        locator: as in :class:`indexes.rows.Row`.
+    """
+
+    key: str
+    chunk_id: str
+    document_id: str
+    start: int
+    end: int
+    locator: str
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,9 +74,11 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
         document_id, key, chunk_id: which chunk of which document.
         start, end: ``[start, end)`` in the document's text, in code points.
         text: the chunk's text.
-        heading_path, locator, note, labels: as in :class:`indexes.rows.Row`.
+        heading_path, locator, note, labels, section_start, section_end: as in :class:`indexes.rows.Row`.
         ranks: rank in each channel that was asked, from 1; None where it was not among those it gave.
         scores: score in each channel that was asked; None likewise.
+        also: the chunks with the same text that were found behind it, in order.
+        rerank_score: the reranker's; None where it was not asked.
     """
 
     rank: int
@@ -59,8 +93,26 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     locator: str
     note: str
     labels: list[str]
+    section_start: int
+    section_end: int
     ranks: dict[Channel, int | None]
     scores: dict[Channel, float | None]
+    also: list[Copy] = []
+    rerank_score: float | None = None
+
+
+class _Found(msgspec.Struct):
+    """A text that was found: its best row, which holds ``_COLUMNS``, and what is known of it."""
+
+    row: dict[str, Any]
+    score: float
+    also: list[Copy]
+    rerank_score: float | None = None
+
+
+_OWN: Final = ("rank", "score", "ranks", "scores", "also", "rerank_score")  # of a hit and in no column
+_SHOWN: Final = tuple(field for field in Hit.__struct_fields__ if field not in _OWN)
+_COLUMNS: Final = (*_SHOWN, "prefix")
 
 
 class Searcher:
@@ -70,12 +122,27 @@ class Searcher:
         table: a view of the revision's rows.
         lexical: the revision's BM25 index.
         embed_query: gives the vector of a query, by the embedder that built the index; None for BM25 alone.
+        fusion: how the channels' rankings become one.
+        reranker: puts the best hits in another order; None for that of the ranking.
+        rerank_depth: how many hits, folded, it reads.
     """
 
-    def __init__(self, table: ChunkTable, lexical: LexicalIndex, embed_query: EmbedQuery | None) -> None:
+    def __init__(
+        self,
+        table: ChunkTable,
+        lexical: LexicalIndex,
+        embed_query: EmbedQuery | None,
+        *,
+        fusion: Fusion | None = None,
+        reranker: Reranker | None = None,
+        rerank_depth: int = RERANK_DEPTH,
+    ) -> None:
         self._table = table
         self._lexical = lexical
         self._embed_query = embed_query
+        self._fusion = fusion or Fusion()
+        self._reranker = reranker
+        self._rerank_depth = rerank_depth if reranker is not None else 0
 
     @cached_property
     def has_vectors(self) -> bool:
@@ -106,14 +173,18 @@ class Searcher:
     ) -> list[Hit]:
         """The ``k`` best chunks, best first; fewer where fewer are found, none for a blank query.
 
+        Chunks of exactly the same text are one hit, that of the best of them; the others stand in its ``also`` as far
+        as they rank before the first text that is no hit.
+
         Args:
             query: any text.
             mode: ``hybrid``, ``dense`` or ``bm25``.
             filters: conditions as :mod:`indexes.filters` reads them; all of them hold.
-            depth: hits asked of each channel; by default 100 or four times ``k``, whichever is more.
+            depth: hits asked of each channel; by default what the fusion says.
 
         Raises:
             UsageError: as :meth:`channels` says, or when a filter or a number makes no sense.
+            ModelError: when the reranker gives other than one finite score a text.
         """
         asked = self.channels(mode)
         where = parse_filters(filters)
@@ -122,10 +193,14 @@ class Searcher:
         text = query.encode("utf-8", "replace").decode()
         if not text.strip():
             return []
-        deep = max(k, depth or max(DEPTH, DEPTH_FACTOR * k))
+        wanted = max(k, self._rerank_depth)
+        deep = max(wanted, depth or self._fusion.depth or max(DEPTH, DEPTH_FACTOR * k))
         rankings = {channel: self._ask(channel, text, deep, where) for channel in asked}
-        fused = fuse(list(rankings.values())) if len(rankings) > 1 else rankings[asked[0]]
-        return self._hits(fused[:k], rankings)
+        fused = fuse(list(rankings.values()), self._fusion.k) if len(rankings) > 1 else rankings[asked[0]]
+        found = self._folded(fused, wanted)
+        if self._reranker is not None and found:
+            found = self._reranked(self._reranker, text, found)
+        return _hits(found[:k], rankings)
 
     def _ask(self, channel: Channel, query: str, depth: int, where: Sequence[Filter]) -> Ranking:
         if channel == "bm25":
@@ -133,31 +208,66 @@ class Searcher:
         assert self._embed_query is not None
         return self._table.dense(self._embed_query(query), depth, to_sql(where))
 
-    def _hits(self, best: Ranking, rankings: dict[Channel, Ranking]) -> list[Hit]:
-        columns = [field for field in Hit.__struct_fields__ if field not in ("rank", "score", "ranks", "scores")]
-        found = self._table.fetch([name for name, _ in best], columns)
-        ranks = {channel: {name: rank for rank, (name, _) in enumerate(r, start=1)} for channel, r in rankings.items()}
-        scores = {channel: dict(ranking) for channel, ranking in rankings.items()}
-        return [
-            Hit(
-                rank=rank,
-                score=score,
-                ranks={channel: by_name.get(name) for channel, by_name in ranks.items()},
-                scores={channel: by_name.get(name) for channel, by_name in scores.items()},
-                **row,
+    def _folded(self, ranking: Ranking, wanted: int) -> list[_Found]:
+        """The first ``wanted`` distinct texts of a ranking, with the copies that rank before the next one."""
+        found: dict[str, _Found] = {}
+        start, size = 0, wanted + 1
+        while start < len(ranking):
+            part = ranking[start : start + size]
+            rows_of_part = self._table.fetch([name for name, _ in part], _COLUMNS)
+            for (_, score), row in zip(part, rows_of_part, strict=True):
+                first = found.get(row["text"])
+                if first is not None:
+                    first.also.append(Copy(**{field: row[field] for field in Copy.__struct_fields__}))
+                elif len(found) == wanted:
+                    return list(found.values())
+                else:
+                    found[row["text"]] = _Found(row, score, [])
+            start, size = start + size, 2 * size  # few requests, however many copies there are
+        return list(found.values())
+
+    def _reranked(self, reranker: Reranker, query: str, found: list[_Found]) -> list[_Found]:
+        """The first of these by falling score of the reranker, equal scores by rising chunk id, then the rest."""
+        read, rest = found[: self._rerank_depth], found[self._rerank_depth :]
+        scores = np.asarray(reranker.scores(query, [one.row["prefix"] + one.row["text"] for one in read]))
+        if scores.shape != (len(read),) or not np.isfinite(scores).all():
+            raise ModelError(
+                f"reranker {reranker.fingerprint[:8]} gave scores of shape {scores.shape} for {len(read)} texts, "
+                f"{np.count_nonzero(~np.isfinite(scores))} of them not finite",
+                "Use another reranker, or none.",
             )
-            for rank, ((name, score), row) in enumerate(zip(best, found, strict=True), start=1)
-        ]
+        for one, score in zip(read, scores.tolist(), strict=True):
+            one.rerank_score = score
+        order = sorted(zip(scores.tolist(), read, strict=True), key=lambda pair: (-pair[0], pair[1].row["chunk_id"]))
+        return [one for _, one in order] + rest
 
 
-def fuse(rankings: Sequence[Ranking]) -> Ranking:
+def _hits(found: Sequence[_Found], rankings: dict[Channel, Ranking]) -> list[Hit]:
+    ranks = {channel: {name: rank for rank, (name, _) in enumerate(r, start=1)} for channel, r in rankings.items()}
+    scores = {channel: dict(ranking) for channel, ranking in rankings.items()}
+    return [
+        Hit(
+            rank=rank,
+            score=one.score,
+            ranks={channel: by_name.get(one.row["chunk_id"]) for channel, by_name in ranks.items()},
+            scores={channel: by_name.get(one.row["chunk_id"]) for channel, by_name in scores.items()},
+            also=one.also,
+            rerank_score=one.rerank_score,
+            **{column: one.row[column] for column in _SHOWN},
+        )
+        for rank, one in enumerate(found, start=1)
+    ]
+
+
+def fuse(rankings: Sequence[Ranking], k: int = RRF_K) -> Ranking:
     """All hits of the rankings by falling fused score, those of equal score by rising chunk id.
 
     Args:
         rankings: each best first.
+        k: what is added to each rank.
     """
     scores: dict[str, float] = {}
     for ranking in rankings:
         for rank, (name, _) in enumerate(ranking, start=1):
-            scores[name] = scores.get(name, 0.0) + 1.0 / (RRF_K + rank)
+            scores[name] = scores.get(name, 0.0) + 1.0 / (k + rank)
     return sorted(scores.items(), key=rows.hit_order)

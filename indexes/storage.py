@@ -197,6 +197,10 @@ class Storage:
         folder.mkdir(parents=True)
         return folder
 
+    def evaluations(self) -> Path:
+        """The folder of the kept evaluations; it may not be there yet."""
+        return self._root / "evaluations"
+
     def size(self) -> int:
         """Bytes on disk; a file linked from several revisions counts once."""
         seen: dict[tuple[int, int], int] = {}

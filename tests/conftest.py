@@ -59,10 +59,12 @@ class Workspace:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode() if isinstance(text, str) else text)
 
-    def build(self, *, allow_deletes: bool = False, new_source: bool = False, **flags: Any) -> dict[str, Any]:
+    def build(
+        self, *, allow_deletes: bool = False, new_source: bool = False, force: bool = False, **flags: Any
+    ) -> dict[str, Any]:
         from flows.build import BuildOptions, build
 
-        options = BuildOptions(allow_deletes=allow_deletes, new_source=new_source, quiet=True)
+        options = BuildOptions(allow_deletes=allow_deletes, new_source=new_source, force=force, quiet=True)
         return build(self.settings(**flags), options)
 
     def search(self, query: str, mode: str = "hybrid", k: int = 10, filters: tuple[str, ...] = ()) -> list[Any]:

@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Workspace
 
+from enrich.memo import Memo
+from flows import printing, searching
 from flows.cli import app
+from flows.searching import ask
+from parsers.errors import ModelError
 
 GRISTMILL = str(Path(sys.executable).with_name("gristmill"))
 DEMO = ROOT / "infra" / "demo"
@@ -60,6 +64,7 @@ def test_every_command_has_a_help_text() -> None:
         (["build"], "no source is given"),
         (["search", "x", "--index", "nowhere"], "nothing is published"),
         (["search", "x", "--mode", "magic"], "none of hybrid, dense, bm25"),
+        (["search", "x", "--expand", "page"], "'page' is not section"),
         (["status", "--index", "s3://bucket/index"], "not supported yet"),
         (["inspect", "nowhere.md"], "cannot be read"),
         (["evaluate", "nowhere.jsonl"], "cannot be read"),
@@ -98,11 +103,12 @@ def test_the_demo_builds_answers_and_does_nothing_twice(tmp_path: Path) -> None:
     assert report["truncated"] == 0
     assert built.stdout.count("\n") == 1
 
-    found = run("search", "X-42B torque", "--index", index, "--json", "-k", "3")
+    found = run("search", "X-42B torque", "--index", index, "--json", "-k", "3", "--expand", "section")
     assert found.returncode == 0
     hit = last_json(found)["hits"][0]
     assert set(hit) >= {"rank", "score", "document_id", "key", "chunk_id", "start", "end", "text", "heading_path"}
     assert set(hit["ranks"]) == {"dense", "bm25"}
+    assert hit["section"]["start"] <= hit["start"] and hit["text"] in hit["section"]["text"]
 
     again = last_json(run("build", DEMO / "docs", "--index", index, "--json"))
     assert not again["published"] and not any(again["work"].values())
@@ -212,3 +218,77 @@ def test_inspect_shows_tree_and_chunks_and_writes_nothing(tmp_path: Path) -> Non
     for chunk in found["chunks"]:
         assert chunk["text"] == text[chunk["start"] : chunk["end"]]
     assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
+
+
+GUIDE = """# Guide
+
+Open the valve.
+
+## Pump
+
+The pump stops by itself.
+
+## Storage
+
+Keep it dry.
+"""
+
+
+def answer(workspace: Workspace, query: str, k: int = 10, *, expand: bool = False, **flags: Any) -> dict[str, Any]:
+    return ask(workspace.settings(**flags), query, "bm25", k, [], time.time(), expand=expand)
+
+
+def test_a_search_folds_expands_and_reorders(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.write("guide.md", GUIDE)
+    for number in range(6):
+        workspace.write(f"copy{number}.md", "# Copy\n\nThe key hangs in bay 4.\n")
+        workspace.write(f"other{number}.md", f"# Other\n\nNothing here, {number} times.\n")
+    workspace.build()
+
+    folded = answer(workspace, "key bay")
+    first = folded["hits"][0]
+    assert "section" not in first
+    assert sorted([first["key"], *(copy["key"] for copy in first["also"])]) == [f"copy{n}.md" for n in range(6)]
+    printing.hits(folded, explain=False)
+    shown = capsys.readouterr().out
+    assert shown.count("    also: copy") == 3 and "… and 2 more with this text" in shown
+
+    expanded = answer(workspace, "pump stops", 1, expand=True)
+    start = GUIDE.index("## Pump")
+    end = start + len(expanded["hits"][0]["section"]["text"])
+    assert expanded["hits"][0]["section"] == {"start": start, "end": end, "text": GUIDE[start:end]}
+    assert GUIDE[start:end].strip() == "## Pump\n\nThe pump stops by itself."
+    printing.hits(expanded, explain=True)
+    assert (
+        f"    section [{start}, {end}):\n      ## Pump\n\n      The pump stops by itself.\n" in capsys.readouterr().out
+    )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Memo, "get", lambda self, keys: {})
+        forgotten = answer(workspace, "pump stops", 1, expand=True)
+    assert forgotten["hits"][0]["section"] is None
+    printing.hits(forgotten, explain=False)
+    assert "no longer remembered" in capsys.readouterr().out
+
+    with pytest.raises(ModelError, match="no such folder"):
+        answer(workspace, "pump", reranker="nowhere")
+
+    class Backwards:
+        fingerprint = "0" * 64
+
+        def __init__(self, folder: Path, device: str | None) -> None:
+            assert (str(folder), device) == ("some folder", None)
+
+        def scores(self, query: str, texts: list[str]) -> Any:
+            return [float(number) for number in range(len(texts))]
+
+    monkeypatch.setattr(searching, "CrossEncoderReranker", Backwards)
+    before = [hit["chunk_id"] for hit in answer(workspace, "pump key nothing")["hits"]]
+    flags = {"reranker": "some folder", "rerank_depth": 3, "rrf_k": 7, "search_depth": 50}
+    after = answer(workspace, "pump key nothing", **flags)
+    assert [hit["chunk_id"] for hit in after["hits"]] == before[2::-1] + before[3:] and len(before) > 3
+    printing.hits(after, explain=True)
+    assert capsys.readouterr().out.count("reranker's score") == 3
+    assert searching.open_searcher(workspace.settings(**flags), "bm25")._fusion.k == 7

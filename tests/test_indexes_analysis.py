@@ -21,6 +21,7 @@ from indexes.analysis import (
     analyse_query,
     fingerprint,
     fold,
+    phrases,
 )
 
 texts = st.text(st.characters(codec=None), max_size=60)
@@ -33,7 +34,7 @@ def test_other_terms_need_another_version() -> None:
         "Ёлка й ΟΔΥΣΣΕΎΣ שָׁלוֹם مُحَمَّد Łódź naïve C++ 4.25 19th e.g. and/or ﬁne x² a.b@c.org std::vector _so_ \u200b"
     )
     digest = hashlib.sha256("\n".join(analyse(fixture)).encode()).hexdigest()[:16]
-    assert (VERSION, digest) == (2, "4d768dff83f3474a")
+    assert (VERSION, digest) == (3, "4d768dff83f3474a")
     assert fingerprint().startswith(f"analysis {VERSION}, Unicode {unicodedata.unidata_version}, Snowball ")
 
 
@@ -204,3 +205,34 @@ def test_function_words_are_not_asked_for_where_others_remain() -> None:
 def test_inflected_words_meet() -> None:
     assert analyse("openings opened opening").body == "open open open"
     assert analyse("水泵s Überdrücke").body != ""
+
+
+# Phrases
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ('who said "To be or not to be"?', [("to", "be", "or", "not", "to", "be")]),
+        ("“the Mills” and „der Müller“", [("the", "mill"), ("der", "muller")]),
+        ("«le moulin» »die Mühle« ”en kvarn”", [("le", "moulin"), ("die", "muhl"), ("en", "kvarn")]),
+        ('"getUserName" "東京都" "X-42B"', [("get", "user", "name"), ("東京", "京都"), ("x", "42", "b")]),
+        ('"a mill" "A  mill!" "a mill', [("a", "mill")]),
+        ('"mill" "" " " "!?" it\'s \'not one\' «', []),
+        ('"the mill\n of stone"', [("the", "mill", "of", "stone")]),
+    ],
+)
+def test_phrases_stand_between_quotation_marks(query: str, found: list[tuple[str, ...]]) -> None:
+    assert phrases(query) == tuple(found)
+
+
+@given(st.text(st.sampled_from('ab "“”„«»\n'), max_size=60))
+def test_the_words_of_a_phrase_are_among_the_terms(query: str) -> None:
+    words = analyse(query).body.split()
+    assert all(len(phrase) > 1 and set(phrase) <= set(words) for phrase in phrases(query))
+    assert phrases(query.replace('"', "").translate(dict.fromkeys(map(ord, "“”„«»")))) == ()
+
+
+def test_phrases_are_bounded() -> None:
+    assert [len(phrase) for phrase in phrases(f'"{"word " * 200}" "{"other " * 200}" "one more"')] == [200, 56]
+    assert phrases('"' * 30_000 + "“" * 30_000 + "«" * 30_000) == ()

@@ -108,15 +108,43 @@ def test_signs_in_a_query_are_no_syntax(index: LexicalIndex, query: str) -> None
     assert bool(found(index, query)) == ("mills" in query)
 
 
+def test_a_quoted_phrase_goes_first_and_keeps_nothing_out(index: LexicalIndex) -> None:
+    apart = "the stone of a mill and the wheel of a mill"
+    write(index, {1: apart, 2: "a mill that has a wheel of stone, and much else that is said of it", 3: "stone"})
+    bare, quoted = dict(index.search("wheel of stone", 10)), dict(index.search('"wheel of stone"', 10))
+    assert next(iter(bare)) == make_id(1) and next(iter(quoted)) == make_id(2)
+    assert quoted.keys() == bare.keys() == {make_id(1), make_id(2), make_id(3)}
+    assert all(quoted[make_id(n)] == bare[make_id(n)] for n in (1, 3))
+    assert dict(index.search("“wheel of stone”", 10)) == quoted == dict(index.search("«Wheel of  STONES»", 10))
+    assert dict(index.search('"wheel stone"', 10)) == dict(index.search("wheel stone", 10))
+
+
+def test_phrases_of_function_words_and_of_other_scripts_are_found(index: LexicalIndex) -> None:
+    write(index, {1: "not to be or to be", 2: "to be or not to be, said he", 3: "東京の京都", 4: "ここは東京都です"})
+    assert found(index, '"to be or not to be"')[0] == make_id(2)
+    assert found(index, '「東京都」 "東京都"')[0] == make_id(4)
+    assert set(found(index, '"said he" "東京都"', 2, "key=a/*", "key!=a/9.md")) == {make_id(2), make_id(4)}
+
+
+def test_a_phrase_crosses_the_prefix(index: LexicalIndex) -> None:
+    write(index, {1: "wheels turn", 2: "turn the wheels of the mill"}, prefix="The mill\n")
+    assert found(index, '"mill wheels"')[0] == make_id(1)
+
+
 def test_a_long_query_is_searched(index: LexicalIndex) -> None:
     write(index, {1: "mills", 2: "rivers"})
     assert found(index, "mills " + "word " * 200_000) == [make_id(1)]
 
 
-@settings(max_examples=12, deadline=None)
-@given(st.lists(st.sampled_from(["a b", "a c", "a a b", "b"]), min_size=1, max_size=40), st.integers(1, 12), st.data())
+@settings(max_examples=24, deadline=None)
+@given(
+    st.lists(st.sampled_from(["a b", "a c", "a a b", "b", "b a a"]), min_size=1, max_size=40),
+    st.sampled_from(["a b", '"a b"', '"b a" c "a a b"']),
+    st.integers(1, 12),
+    st.data(),
+)
 def test_equal_rows_stand_by_id_whatever_the_segments(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str], k: int, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], query: str, k: int, data: st.DataObject
 ) -> None:
     order = data.draw(st.permutations(range(len(texts))))
     cut = data.draw(st.integers(0, len(texts)))
@@ -125,7 +153,7 @@ def test_equal_rows_stand_by_id_whatever_the_segments(
         with LexicalIndex.create(tmp_path_factory.mktemp("ties") / "index") as index:
             for part in parts:
                 write(index, {number: texts[number] for number in part})
-            hits.append(index.search("a b", k))
+            hits.append(index.search(query, k))
     assert hits[0] == hits[1] == sorted(hits[0], key=lambda hit: (-hit[1], hit[0]))
 
 

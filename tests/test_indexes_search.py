@@ -1,4 +1,4 @@
-"""Filters in both channels, fusion, and hits."""
+"""Filters in both channels, fusion, folding, reranking, and hits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import indexes.vectors
 from indexes.filters import Filter, parse_filters, to_sql
 from indexes.lexical import LexicalIndex
 from indexes.rows import Row, Vector, to_table
-from indexes.search import RRF_K, Hit, Searcher, fuse
+from indexes.search import RRF_K, Fusion, Hit, Searcher, fuse
 from indexes.vectors import ChunkTable
-from parsers.errors import StoreError, UsageError
+from parsers.errors import ModelError, StoreError, UsageError
 
 WORDS = ("mill", "river", "stone", "wheel", "flour", "grain", "miller", "bread")
 
@@ -168,14 +168,15 @@ rankings = st.lists(
 )
 
 
-@given(rankings)
-@example([[("a", 1.0), ("b", 1.0)], [("b", 1.0), ("a", 1.0)]])
-def test_fusion_follows_its_formula(rankings: list[list[tuple[str, float]]]) -> None:
-    fused = fuse(rankings)
+@given(rankings, st.integers(1, 1_000))
+@example([[("a", 1.0), ("b", 1.0)], [("b", 1.0), ("a", 1.0)]], RRF_K)
+def test_fusion_follows_its_formula(rankings: list[list[tuple[str, float]]], k: int) -> None:
+    fused = fuse(rankings, k)
+    assert RRF_K == 60 and fuse(rankings) == fuse(rankings, 60)
     assert {name for name, _ in fused} == {name for ranking in rankings for name, _ in ranking}
     for name, score in fused:
         ranks = [[other for other, _ in ranking].index(name) + 1 for ranking in rankings if name in dict(ranking)]
-        assert score == pytest.approx(sum(1 / (RRF_K + rank) for rank in ranks))
+        assert score == pytest.approx(sum(1 / (k + rank) for rank in ranks))
     assert fused == sorted(fused, key=lambda hit: (-hit[1], hit[0]))
 
 
@@ -197,8 +198,12 @@ def test_a_hit_holds_its_row(searcher: Searcher) -> None:
         "locator": "Title 4",
         "note": "a note",
         "labels": ["even"],
+        "section_start": 0,
+        "section_end": 0,
         "ranks": {"bm25": 1},
         "scores": {"bm25": hit.score},
+        "also": [],
+        "rerank_score": None,
     }
 
 
@@ -295,8 +300,148 @@ def test_a_searcher_over_views_does_not_see_later_writes(tmp_path: Path) -> None
     assert searcher.search("mill") == before != []
 
 
-def test_equal_rows_stand_by_id(tmp_path: Path) -> None:
-    rows = [make_row(number * 7 % 31, "mill river") for number in range(1, 31)]
+def test_rows_of_equal_score_stand_by_id(tmp_path: Path) -> None:
+    rows = [make_row(number, f"mill{' ' * number}river") for number in (number * 7 % 31 for number in range(1, 31))]
     searcher = Searcher(*make_stores(tmp_path, rows), embed)
     for mode in ("hybrid", "dense", "bm25"):
         assert [hit.chunk_id for hit in searcher.search("mill", mode, k=4)] == [f"{n:032x}" for n in range(1, 5)]
+
+
+def test_fusion_is_set(searcher: Searcher) -> None:
+    flat = Searcher(searcher._table, searcher._lexical, embed, fusion=Fusion(k=1, depth=2))
+    hits = flat.search("mill", k=2)
+    for hit in hits:
+        assert hit.score == pytest.approx(sum(1 / (1 + rank) for rank in hit.ranks.values() if rank))
+    assert all(rank is None or rank <= 2 for hit in hits for rank in hit.ranks.values())
+    assert [hit.chunk_id for hit in hits] == [hit.chunk_id for hit in searcher.search("mill", k=2)]
+    assert len(flat.search("mill", k=2, depth=50)) == 2
+
+
+# Equal texts
+
+
+def test_equal_texts_are_one_hit(tmp_path: Path) -> None:
+    rows = [make_row(number, "mill river", f"copy{number}.md") for number in range(1, 31)]
+    searcher = Searcher(*make_stores(tmp_path, rows), embed)
+    for mode in ("hybrid", "dense", "bm25"):
+        hits = searcher.search("mill", mode, k=4)
+        assert [hit.key for hit in hits] == ["copy1.md"]
+        assert [copy.key for copy in hits[0].also] == [f"copy{n}.md" for n in range(2, 31)]
+        assert hits == searcher.search("mill", mode, k=1)
+    assert msgspec.to_builtins(hits[0].also[1]) == {
+        "key": "copy3.md",
+        "chunk_id": f"{3:032x}",
+        "document_id": rows[2].document_id,
+        "start": 3,
+        "end": 13,
+        "locator": "Title 3",
+    }
+
+
+some_text = st.sampled_from(["mill", "mill mill river", "river mill stone", "mill flour", "bread"])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(some_text, min_size=1, max_size=30), st.integers(1, 6))
+def test_folding_keeps_order_and_scores(tmp_path_factory: pytest.TempPathFactory, texts: list[str], k: int) -> None:
+    rows = [make_row(number, text) for number, text in enumerate(texts)]
+    table, lexical = make_stores(tmp_path_factory.mktemp("folding"), rows)
+    searcher = Searcher(table, lexical, embed)
+    for mode, ranking in (("bm25", lexical.search("mill", 100)), ("dense", table.dense(embed("mill"), 100))):
+        best: dict[str, list[tuple[str, float]]] = {}
+        for name, score in ranking:
+            text = texts[int(name, 16)]
+            if text not in best and len(best) == k:
+                break
+            best.setdefault(text, []).append((name, score))
+        hits = searcher.search("mill", mode, k=k)
+        assert [(hit.text, hit.chunk_id, hit.score) for hit in hits] == [
+            (text, *copies[0]) for text, copies in best.items()
+        ]
+        assert [[copy.chunk_id for copy in hit.also] for hit in hits] == [
+            [name for name, _ in copies[1:]] for copies in best.values()
+        ]
+
+
+def test_texts_that_differ_in_a_blank_are_two_hits(tmp_path: Path) -> None:
+    searcher = Searcher(*make_stores(tmp_path, [make_row(1, "mill river"), make_row(2, "mill  river")]), embed)
+    assert [hit.also for hit in searcher.search("mill")] == [[], []]
+
+
+def test_a_ranking_is_read_in_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [make_row(n, "mill", f"{n}.md") for n in range(95)] + [make_row(n, f"mill {n}") for n in range(95, 99)]
+    table, lexical = make_stores(tmp_path, rows)
+    asked = []
+    fetch = ChunkTable.fetch
+
+    def counted(self: ChunkTable, names: Sequence[str], columns: Sequence[str]) -> list[dict[str, object]]:
+        asked.append(len(names))
+        return fetch(self, names, columns)
+
+    monkeypatch.setattr(ChunkTable, "fetch", counted)
+    hits = Searcher(table, lexical, embed).search("mill", "bm25", k=3)
+    assert [len(hit.also) for hit in hits] == [94, 0, 0]
+    assert asked == [4, 8, 16, 32, 39]
+
+
+# Reranking
+
+
+class ByLength:
+    """Scores the longest text highest, and keeps what it read."""
+
+    fingerprint = "f" * 64
+
+    def __init__(self, scores: object = None) -> None:
+        self.read: list[tuple[str, list[str]]] = []
+        self._scores = scores
+
+    def scores(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        self.read.append((query, list(texts)))
+        return np.array([len(text) for text in texts] if self._scores is None else self._scores, np.float32)
+
+
+def reranked(searcher: Searcher, reranker: ByLength, depth: int = 50) -> Searcher:
+    return Searcher(searcher._table, searcher._lexical, embed, reranker=reranker, rerank_depth=depth)
+
+
+def test_a_reranker_orders_the_first_hits(searcher: Searcher) -> None:
+    before = searcher.search("mill", k=6)
+    reranker = ByLength()
+    hits = reranked(searcher, reranker, 3).search("mill", k=6)
+    assert reranker.read == [("mill", [hit.text for hit in before[:3]])]
+    assert texts(hits) == [
+        *sorted((hit.text for hit in before[:3]), key=lambda text: -len(text)),
+        *(hit.text for hit in before[3:]),
+    ]
+    assert [hit.rerank_score for hit in hits] == [*(float(len(hit.text)) for hit in hits[:3]), None, None, None]
+    by_id = {hit.chunk_id: (hit.score, hit.ranks, hit.scores) for hit in before}
+    assert all((hit.score, hit.ranks, hit.scores) == by_id[hit.chunk_id] for hit in hits)
+    everything = reranked(searcher, ByLength()).search("mill", k=6)
+    assert [hit.chunk_id for hit in reranked(searcher, ByLength()).search("mill", k=1)] == [everything[0].chunk_id]
+
+
+def test_a_reranker_reads_embedded_texts_once_each(tmp_path: Path) -> None:
+    rows = [make_row(n, "mill " * (1 + n % 2)) for n in range(4)]
+    rows = [msgspec.structs.replace(row, prefix=f"Prefix {n}\n") for n, row in enumerate(rows)]
+    reranker = ByLength()
+    searcher = reranked(Searcher(*make_stores(tmp_path, rows), embed), reranker)
+    hits = searcher.search("mill", "bm25", k=1)
+    assert sorted(reranker.read[0][1]) == ["Prefix 0\nmill ", "Prefix 1\nmill mill "]
+    assert [(hit.chunk_id, len(hit.also)) for hit in hits] == [(f"{1:032x}", 1)]
+
+
+def test_equal_scores_of_a_reranker_stand_by_id(searcher: Searcher) -> None:
+    hits = reranked(searcher, ByLength(np.zeros(len(TEXTS)))).search("stone wheel", "dense", k=6)
+    assert [hit.chunk_id for hit in hits] == [f"{n:032x}" for n in range(6)]
+
+
+def test_a_reranker_is_not_asked_about_nothing(searcher: Searcher) -> None:
+    reranker = ByLength()
+    assert reranked(searcher, reranker).search("unheard", "bm25") == [] and reranker.read == []
+
+
+@pytest.mark.parametrize("scores", [[1.0], [1.0, float("nan")], [1.0, float("inf")], [[1.0], [2.0]], 1.0])
+def test_scores_that_order_nothing_are_an_error(searcher: Searcher, scores: object) -> None:
+    with pytest.raises(ModelError, match="ffffffff gave scores"):
+        reranked(searcher, ByLength(scores)).search("mill", "bm25")

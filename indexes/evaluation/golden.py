@@ -7,7 +7,7 @@ error and never a miss.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,10 @@ _LIGATURES: Final = {"ffi": "ﬃ", "ffl": "ﬄ", "ff": "ﬀ", "fi": "ﬁ", "fl":
 _PARTS: Final = re.compile(
     rf"(?P<space>\s+)|(?P<quote>[{_QUOTES}])|(?P<dash>[{_DASHES}])|ffi|ffl|ff|fi|fl|st|ft|[\s\S]"
 )
+
+
+class Stale(UsageError):
+    """A question that does not resolve: its document is gone, or its quote is not found exactly once."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +53,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     spans: list[Span] = []
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, order=True):
     """A resolved span: ``[start, end)`` in a document's text."""
 
     doc: str
@@ -58,6 +62,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 Requirement = list[Place]  # alternatives, one of which is enough
+Hit = Sequence[Place]  # where the text of a hit stands: several times where equal texts were folded into one
 
 
 def load_golden(path: Path) -> list[Question]:
@@ -84,14 +89,14 @@ def load_golden(path: Path) -> list[Question]:
     return list(questions.values())
 
 
-def requirements(question: Question, texts: dict[str, str]) -> list[Requirement]:
+def requirements(question: Question, texts: Mapping[str, str]) -> list[Requirement]:
     """What must be found to answer a question.
 
     Args:
         texts: the indexed text of each document that a span names, by its key.
 
     Raises:
-        UsageError: when a span's document is not in the index, or its quote is not found exactly once.
+        Stale: when a span's document is not in the index, or its quote is not found exactly once.
     """
     alone: list[Requirement] = []
     grouped: dict[str, Requirement] = {}
@@ -104,22 +109,20 @@ def requirements(question: Question, texts: dict[str, str]) -> list[Requirement]
     return alone + list(grouped.values())
 
 
-def _resolve(question: str, span: Span, texts: dict[str, str]) -> Place:
+def _resolve(question: str, span: Span, texts: Mapping[str, str]) -> Place:
     if span.doc not in texts:
-        raise UsageError(
-            f"question {question}: document {span.doc} is not in the index", "Build the index of its source."
-        )
+        raise Stale(f"question {question}: document {span.doc} is not in the index", "Build the index of its source.")
     text = texts[span.doc]
     if span.start is not None and span.end is not None:
         if not 0 <= span.start < span.end <= len(text):
-            raise UsageError(
+            raise Stale(
                 f"question {question}: [{span.start}, {span.end}) is not in {span.doc} of {len(text)} characters",
                 "Correct the span.",
             )
         return Place(span.doc, span.start, span.end)
     found = [match.span() for match in quote_pattern(span.quote).finditer(text)]
     if len(found) != 1:
-        raise UsageError(
+        raise Stale(
             f"question {question}: its quote stands {len(found)} times in {span.doc}: {span.quote[:80]!r}",
             "Quote words that stand there exactly once.",
         )
@@ -151,20 +154,21 @@ def covers(start: int, end: int, place: Place, *, midpoint: bool) -> bool:
     return start <= place.start and place.end <= end
 
 
-def first_ranks(
-    needed: Sequence[Requirement], hits: Sequence[tuple[str, int, int]], *, midpoint: bool
-) -> list[int | None]:
+def first_ranks(needed: Sequence[Requirement], hits: Sequence[Hit], *, midpoint: bool) -> list[int | None]:
     """The 1-based rank of the first hit that covers each requirement; None where no hit does.
 
     Args:
-        hits: ``(key, start, end)`` by rank.
+        hits: by rank; each with the places of its text, of which it may have several.
     """
-    ranks: list[int | None] = []
-    for places in needed:
-        found = (
-            rank
-            for rank, (key, start, end) in enumerate(hits, 1)
-            if any(place.doc == key and covers(start, end, place, midpoint=midpoint) for place in places)
-        )
-        ranks.append(next(found, None))
+    ranks: list[int | None] = [None] * len(needed)
+    for rank, hit in enumerate(hits, 1):
+        for index, places in enumerate(needed):
+            if ranks[index] is None and any(_meets(one, place, midpoint) for one in hit for place in places):
+                ranks[index] = rank
+        if None not in ranks:
+            break
     return ranks
+
+
+def _meets(chunk: Place, place: Place, midpoint: bool) -> bool:
+    return chunk.doc == place.doc and covers(chunk.start, chunk.end, place, midpoint=midpoint)

@@ -1,0 +1,243 @@
+"""The ladder: what each part of the embedded text is worth on one corpus, and what the size of chunks is worth.
+
+Every rung is a pair of stores of its own, made of the documents that the published index remembers, with nothing
+fetched and nothing parsed: the same chunks under another text, or other chunks under the same. So what is measured is
+what a build with these settings would serve. The rungs' vectors go into the memory, and a second run makes none.
+
+Kept here: rungs differ in the one thing that their name says; the published index is not touched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import lancedb
+import msgspec
+
+from chunker.chunk import PATH_SEPARATOR, Chunk
+from chunker.split import ChunkerSettings, split
+from chunker.tokens import Ruler
+from enrich.context import Windows, WindowSettings
+from enrich.embedder import Embedder
+from enrich.memo import Embedding, Memo, VectorMemo, memory_key
+from enrich.note import Note, fit
+from flows.evaluate import COMPARED_K, finish
+from flows.golden_sets import resolve, texts_of
+from flows.measuring import make_record, measure, worst_questions
+from flows.notes import NoteMaker, open_notes
+from flows.ruler import open_ruler
+from flows.searching import fusion, open_query_embedder, published
+from flows.settings import Settings
+from indexes import rows as index_rows
+from indexes.catalog import Row
+from indexes.evaluation.compare import compare
+from indexes.evaluation.record import Run
+from indexes.generation import published_catalog
+from indexes.lexical import LexicalIndex
+from indexes.storage import Storage
+from indexes.vectors import ChunkTable
+from parsers.document import Document
+from parsers.errors import UsageError
+
+PATH: Final = "heading path"
+EMBEDDED_AT_ONCE: Final = 512
+BATCH_BYTES: Final = 8_000_000  # of documents whose chunks are held at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One way of making the embedded text.
+
+    Attributes:
+        name: as tables show it.
+        path: whether the heading path stands in it.
+        notes: who writes the notes in it; None for none.
+        ruler: what its chunks are cut by.
+    """
+
+    name: str
+    path: bool
+    notes: NoteMaker | None
+    ruler: Ruler
+
+
+def ablate(
+    settings: Settings,
+    golden: Path,
+    *,
+    sizes: Sequence[int] = (),
+    strict: bool = True,
+    html: Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """The ladder over the published index's documents, kept as a record: bare text, heading path, notes of each kind.
+
+    Notes by the LLM are those that the memory holds for the settings; a rung with them says how many chunks have one.
+
+    Args:
+        sizes: further rungs with heading path and chunks cut for so many tokens.
+        strict: whether a question that does not resolve is an error.
+        html: where to write the report page.
+        say: is told what is being done.
+
+    Returns:
+        As :func:`flows.evaluate.evaluate` does.
+
+    Raises:
+        UsageError: when the index has no vectors, or a size is over the ruler's limit or too small for any text.
+    """
+    storage, pointer = published(settings)
+    if not pointer.counts["vectors"]:
+        raise UsageError("the ladder compares vectors with BM25, and this index has none", "Build it with vectors.")
+    rungs = _rungs(settings, sizes)
+    with storage.lock():
+        rows = list(published_catalog(storage, pointer).rows())
+        texts = texts_of(storage, rows)
+        resolved = resolve(golden, texts, strict=strict)
+        embedder = open_query_embedder(settings, pointer)
+        vectors = embedder.encode(resolved.texts, "query").vectors
+        maker = _Maker(storage, settings, embedder, rows)
+        runs: list[Run] = []
+        for rung in rungs:
+            began = time.perf_counter()
+            table, lexical, name = maker.stores(rung)
+            made, corpus = measure(name, table, lexical, resolved, vectors, fusion(settings))
+            runs += made
+            say(f"{name}: {len(corpus):,} chunks, {time.perf_counter() - began:.0f} s")
+            if rung.name == PATH:
+                record = make_record(settings, storage.address, pointer, rows, resolved, made, corpus.lengths)
+                examples = worst_questions(made[0], resolved, table, texts)
+        record = msgspec.structs.replace(record, runs=runs, examples=examples, reading=record.reading + _steps(runs))
+        storage.scratch()
+        return finish(storage, record, None, html)
+
+
+class _Maker:
+    """Makes the stores of a rung in the scratch folder."""
+
+    def __init__(self, storage: Storage, settings: Settings, embedder: Embedder, rows: Sequence[Row]) -> None:
+        self._settings = settings
+        self._embedder = embedder
+        self._rows = [row for row in rows if row.document]
+        self._folder = storage.scratch()
+        self._documents = Memo(storage.memory(), "documents")
+        self._notes = Memo(storage.memory(), "notes")
+        self._vectors = VectorMemo(storage.memory(), embedder.dimension)
+
+    def stores(self, rung: Rung) -> tuple[ChunkTable, LexicalIndex, str]:
+        """The rung's stores, and its name with how many of its chunks have a note."""
+        folder = self._folder / str(len(list(self._folder.iterdir())))
+        table = ChunkTable.create(lancedb.connect(str(folder)), self._embedder.dimension)
+        lexical = LexicalIndex.create(folder / "lexical")
+        total = noted = 0
+        for batch in _batches(self._rows):
+            made = [row for document in batch for row in self._document(rung, document)]
+            if made:
+                written = index_rows.to_table(made, self._embedded(made), self._embedder.dimension)
+                table.apply([], written)
+                lexical.apply([], written)
+            total += len(made)
+            noted += sum(bool(row.note) for row in made)
+        lexical.commit()
+        lexical.close()
+        name = f"{rung.name} ({noted:,} of {total:,})" if rung.notes is not None and noted < total else rung.name
+        return table, LexicalIndex.open(folder / "lexical"), name
+
+    def _document(self, rung: Rung, row: Row) -> list[index_rows.Row]:
+        document = Document.decode(self._documents.get([row.document])[row.document])
+        chunks = split(document, row.title, rung.ruler, _chunker(self._settings))
+        notes = self._noted(rung, document, row.title, chunks)
+        if not rung.path:
+            chunks = [msgspec.structs.replace(one, heading_path=(), printed_path=()) for one in chunks]
+        base = row.key.rsplit("/", 1)[-1]
+        return index_rows.document_rows(
+            row.document_id,
+            row.key,
+            chunks,
+            notes=notes,
+            locators=[PATH_SEPARATOR.join(part for part in (base, one.place) if part) for one in chunks],
+            unknown_tokens=[0] * len(chunks),
+            labels=row.labels,
+        )
+
+    def _noted(self, rung: Rung, document: Document, title: str, chunks: Sequence[Chunk]) -> list[str]:
+        """The notes within their reserve; those by rule are made, those by the LLM are taken from the memory."""
+        if rung.notes is None:
+            return [""] * len(chunks)
+        around = Windows(document, title, WindowSettings(neighbours=self._settings.note_neighbours))
+        windows = [around.of(one) for one in chunks]
+        if rung.notes.limited:
+            keys = rung.notes.keys(windows)
+            known = {key: msgspec.json.decode(value, type=Note) for key, value in self._notes.get(keys).items()}
+            texts = [known[key].text if key in known else "" for key in keys]
+        else:
+            texts = [note.text for note in rung.notes.write(windows)]
+        return [fit(text, self._settings.note_reserve, rung.ruler.count) if text else "" for text in texts]
+
+    def _embedded(self, rows: Sequence[index_rows.Row]) -> list[index_rows.Vector]:
+        """A vector for each row, from the memory where it has one."""
+        keys = [memory_key(row.embedded_text, self._embedder.fingerprint) for row in rows]
+        known = self._vectors.known(keys)
+        missing = {key: row.embedded_text for key, row in zip(keys, rows, strict=True) if key not in known}
+        waiting = list(missing)
+        for start in range(0, len(waiting), EMBEDDED_AT_ONCE):
+            some = waiting[start : start + EMBEDDED_AT_ONCE]
+            encoded = self._embedder.encode([missing[key] for key in some])
+            runtime = self._embedder.provenance.id
+            self._vectors.put(
+                {
+                    key: Embedding(encoded.vectors[i], int(encoded.tokens[i]), int(encoded.unknown[i]), runtime)
+                    for i, key in enumerate(some)
+                }
+            )
+        found = self._vectors.get(keys)
+        return [index_rows.Vector(found[key].vector, found[key].runtime) for key in keys]
+
+
+def _rungs(settings: Settings, sizes: Sequence[int]) -> list[Rung]:
+    ruler = open_ruler(settings)
+    makers = {name: open_notes(settings.model_copy(update={"notes": name}), ruler.count) for name in _writers(settings)}
+    rungs = [Rung("bare", False, None, ruler), Rung(PATH, True, None, ruler)]
+    rungs += [Rung(f"{name} note", True, maker, ruler) for name, maker in makers.items()]
+    return rungs + [Rung(f"{PATH}, {size} tokens", True, None, open_ruler(settings, size)) for size in sizes]
+
+
+def _writers(settings: Settings) -> list[str]:
+    """Kinds of notes on the ladder: those by the LLM where the settings ask for them."""
+    return ["extractive", "llm"] if settings.notes == "llm" else ["extractive"]
+
+
+def _chunker(settings: Settings) -> ChunkerSettings:
+    return ChunkerSettings(note_reserve=settings.note_reserve, path_share=settings.path_share)
+
+
+def _batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Some megabytes of documents at a time."""
+    batch: list[Row] = []
+    for row in rows:
+        batch.append(row)
+        if sum(one.size for one in batch) > BATCH_BYTES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _steps(runs: Sequence[Run]) -> list[str]:
+    """Each rung against the one with the heading path alone, hybrid, in a sentence."""
+    hybrid = [run for run in runs if run.mode == "hybrid"]
+    base = next(run for run in hybrid if run.variant == PATH)
+    lines = []
+    for run in hybrid:
+        if run is not base:
+            change = compare(base.recalls(COMPARED_K), run.recalls(COMPARED_K))
+            low, high = change.interval
+            lines.append(
+                f"{run.variant} against {PATH}, hybrid at {COMPARED_K}: {change.difference * 100:+.1f} points "
+                f"({low * 100:+.1f} to {high * 100:+.1f}), {len(change.won)} questions won, {len(change.lost)} lost."
+            )
+    return lines

@@ -1,0 +1,131 @@
+"""Keeping a golden set: writing a question from a search hit, and checking a set against an index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from flows.golden_sets import texts_of
+from flows.searching import open_searcher, published
+from flows.settings import Mode, Settings
+from indexes.analysis import fold
+from indexes.evaluation.golden import Question, Span, Stale, load_golden, quote_pattern, requirements
+from indexes.evaluation.kinds import kind
+from indexes.generation import open_stores, published_catalog
+from parsers.errors import UsageError
+
+LEAK: Final = 6  # words in a row that question and answer share; BM25 then finds it by the copy
+
+
+def check(settings: Settings, golden: Path) -> dict[str, Any]:
+    """What is wrong with a golden set.
+
+    Returns:
+        ``questions``, ``answerable``, ``unanswerable``, ``by_category``, ``by_kind``; ``errors`` (``stale`` and
+        ``duplicate``) and ``warnings`` (``leak``: the question repeats its answer; ``large``: a span longer than every
+        chunk, which full cover cannot find), each with ``id``, ``what`` and ``why``.
+
+    Raises:
+        UsageError: when the file is no golden set, or nothing is published.
+    """
+    questions = load_golden(golden)
+    storage, pointer = published(settings)
+    texts = texts_of(storage, published_catalog(storage, pointer).rows())
+    table, _ = open_stores(storage, pointer)
+    longest = max((end - start for start, end in _extents(table)), default=0)
+    errors, warnings = [], []
+    asked: dict[str, str] = {}
+    for one in questions:
+        words = " ".join(fold(one.question).split())
+        if words in asked:
+            errors.append({"id": one.id, "what": "duplicate", "why": f"asks the same as {asked[words]}"})
+        asked.setdefault(words, one.id)
+        try:
+            needed = requirements(one, texts)
+        except Stale as error:
+            errors.append({"id": one.id, "what": "stale", "why": error.message})
+            continue
+        for place in (place for places in needed for place in places):
+            if place.end - place.start > longest:
+                why = f"a span of {place.end - place.start} characters in {place.doc}; the longest chunk has {longest}"
+                warnings.append({"id": one.id, "what": "large", "why": why})
+            if shared := _shared(one.question, texts[place.doc][place.start : place.end]):
+                warnings.append({"id": one.id, "what": "leak", "why": f"question and answer share {shared!r}"})
+    answerable = sum(bool(one.spans) for one in questions)
+    return {
+        "golden": str(golden),
+        "questions": len(questions),
+        "answerable": answerable,
+        "unanswerable": len(questions) - answerable,
+        "by_category": dict(sorted(Counter(one.category or "none" for one in questions).items())),
+        "by_kind": dict(sorted(Counter(kind(one.question) for one in questions).items())),
+        "errors": errors,
+        "warnings": warnings,
+    }
+
+
+def add(
+    settings: Settings, golden: Path, question: str, mode: Mode, hit: int, quote: str | None, category: str
+) -> dict[str, Any]:
+    """Write a question into a golden set, answered by a hit of its own search.
+
+    Args:
+        golden: the file; it is made where it is missing.
+        hit: rank of the hit that answers; 0 for a question that the documents do not answer.
+        quote: the hit's words that answer; all of its text by default.
+
+    Returns:
+        ``golden``, and ``added``: the question as it was written.
+
+    Raises:
+        UsageError: when there is no such hit, the quote does not stand in it, or stands in its document twice; or the
+            question is in the set already.
+    """
+    questions = load_golden(golden) if golden.exists() else []
+    if not question.strip():
+        raise UsageError("the question is blank", "Ask something.")
+    if any(fold(one.question).split() == fold(question).split() for one in questions):
+        raise UsageError(f"golden set {golden} asks that already: {question}", "Ask something else.")
+    spans = [_span(settings, question, mode, hit, quote)] if hit else []
+    numbers = [int(one.id[1:]) for one in questions if one.id[:1] == "q" and one.id[1:].isdigit()]
+    made = Question(id=f"q{max(numbers, default=0) + 1:03d}", question=question, category=category, spans=spans)
+    if spans:
+        storage, pointer = published(settings)
+        requirements(made, texts_of(storage, published_catalog(storage, pointer).rows()))
+    line = msgspec.json.encode(made)
+    try:
+        before = golden.read_bytes() if golden.exists() else b""
+        with golden.open("ab") as file:
+            file.write((b"\n" if before and not before.endswith(b"\n") else b"") + line + b"\n")
+    except OSError as error:
+        raise UsageError(f"golden set {golden} cannot be written: {error.strerror}", "Check the path.") from error
+    return {"golden": str(golden), "added": msgspec.to_builtins(made)}
+
+
+def _span(settings: Settings, question: str, mode: Mode, rank: int, quote: str | None) -> Span:
+    hits = open_searcher(settings, mode).search(question, mode, k=rank)
+    if len(hits) < rank:
+        raise UsageError(f"the search gave {len(hits)} hits, not {rank}", "Name a lower rank, or another --mode.")
+    found = hits[rank - 1]
+    if quote is not None and not quote_pattern(quote).search(found.text):
+        raise UsageError(
+            f"the quote does not stand in hit {rank}, {found.key} ({found.locator})",
+            "Quote words of that hit, or name another with --hit.",
+        )
+    return Span(doc=found.key, quote=quote or found.text.strip())
+
+
+def _extents(table: Any) -> Any:
+    for batch in table.rows(["start", "end"]):
+        yield from zip(batch["start"].to_pylist(), batch["end"].to_pylist(), strict=True)
+
+
+def _shared(question: str, answer: str) -> str:
+    """The words in a row that a question has from its answer; empty when they are too few to tell it."""
+    one, other = fold(question).split(), fold(answer).split()
+    found = SequenceMatcher(None, one, other, autojunk=False).find_longest_match()
+    return " ".join(one[found.a : found.a + found.size]) if found.size >= LEAK else ""

@@ -1,0 +1,88 @@
+"""A golden set against the texts of a revision: which of its questions can be asked there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from enrich.memo import Memo
+from indexes.catalog import Row
+from indexes.evaluation.golden import Question, Stale, load_golden, requirements
+from indexes.evaluation.record import Asked
+from indexes.storage import Storage
+from parsers.document import Document
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenSet:
+    """A golden set resolved against the texts of a revision.
+
+    Attributes:
+        asked: questions with an answer in it.
+        unanswerable: questions that the set says have none.
+        stale: id and reason of the questions that do not resolve.
+    """
+
+    path: Path
+    digest: str
+    asked: list[Asked]
+    unanswerable: list[Question]
+    stale: dict[str, str]
+
+    @property
+    def texts(self) -> list[str]:
+        """The questions in the order in which they are put: those with an answer, then the others."""
+        return [one.question for one in self.asked] + [one.question for one in self.unanswerable]
+
+
+def resolve(path: Path, texts: Mapping[str, str], *, strict: bool) -> GoldenSet:
+    """The questions of a golden set against the texts of a revision, by key.
+
+    Raises:
+        Stale: when a question does not resolve and ``strict`` is set.
+    """
+    questions = load_golden(path)
+    asked: list[Asked] = []
+    stale: dict[str, str] = {}
+    for question in questions:
+        if not question.spans:
+            continue
+        try:
+            asked.append(Asked.of(question, requirements(question, texts)))
+        except Stale as error:
+            if strict:
+                raise
+            stale[question.id] = error.message
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return GoldenSet(path, digest, asked, [one for one in questions if not one.spans], stale)
+
+
+def texts_of(storage: Storage, rows: Iterable[Row]) -> Mapping[str, str]:
+    """The indexed text of each document by its key, read when it is asked for."""
+    return _Texts(Memo(storage.memory(), "documents"), {row.key: row.document for row in rows if row.document})
+
+
+class _Texts(Mapping[str, str]):
+    """Texts of documents by key; one at a time is read and the last few are held."""
+
+    def __init__(self, memo: Memo, documents: dict[str, str]) -> None:
+        self._memo = memo
+        self._documents = documents
+        self._held: dict[str, str] = {}
+
+    def __getitem__(self, key: str) -> str:
+        if key not in self._held:
+            name = self._documents[key]
+            self._held[key] = Document.decode(self._memo.get([name])[name]).text
+        return self._held[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._documents
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._documents)
+
+    def __len__(self) -> int:
+        return len(self._documents)

@@ -1,0 +1,99 @@
+"""Asking an index all questions of a golden set: every channel deep and exactly, fused as a search does it.
+
+Kept here: the vectors are searched one by one, whatever index there is over them, so a miss is the embedder's and not
+the vector index's; chunks of equal text stand in a ranking once, as in a search; and each channel is asked once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from indexes.evaluation.golden import Place
+from indexes.evaluation.metrics import DEPTH, Ranked
+from indexes.lexical import LexicalIndex
+from indexes.search import Fusion, Ranking, fuse
+from indexes.vectors import ChunkTable
+
+SPARE: Final = 50  # hits asked beyond the depth, for those of equal text to fold
+
+
+class Corpus:
+    """Where the chunks of an index stand: some 200 bytes a chunk, held in memory.
+
+    Args:
+        table: the rows.
+    """
+
+    def __init__(self, table: ChunkTable) -> None:
+        self._texts: dict[str, str] = {}
+        self._places: dict[str, Place] = {}
+        self.lengths: Final[list[int]] = []
+        """Tokens of each chunk's text by the ruler."""
+        copies: dict[str, list[str]] = defaultdict(list)
+        for batch in table.rows(["chunk_id", "key", "start", "end", "text", "tokens"]):
+            for row in batch.to_pylist():
+                name = row["chunk_id"]
+                digest = hashlib.blake2b(row["text"].encode(), digest_size=12).hexdigest()
+                self._texts[name] = digest
+                self._places[name] = Place(row["key"], row["start"], row["end"])
+                copies[digest].append(name)
+                self.lengths.append(row["tokens"])
+        self._copies = {digest: sorted(names) for digest, names in copies.items() if len(names) > 1}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def texts(self, documents: set[str]) -> Mapping[str, list[tuple[str, Place]]]:
+        """What stands for each chunk's text, and its place, by key, of these documents."""
+        found: dict[str, list[tuple[str, Place]]] = defaultdict(list)
+        for name, place in self._places.items():
+            if place.doc in documents:
+                found[place.doc].append((self._texts[name], place))
+        return found
+
+    def ranked(self, ranking: Ranking) -> Ranked:
+        """A ranking with the chunks of equal text folded, at most ``DEPTH`` long."""
+        seen: set[str] = set()
+        result = Ranked([], [], [], [])
+        for name, score in ranking:
+            text = self._texts[name]
+            if text in seen:
+                continue
+            seen.add(text)
+            result.names.append(name)
+            result.texts.append(text)
+            result.places.append([self._places[one] for one in self._copies.get(text, (name,))])
+            result.scores.append(score)
+            if len(seen) == DEPTH:
+                break
+        return result
+
+
+def ask(
+    table: ChunkTable,
+    lexical: LexicalIndex,
+    questions: Sequence[str],
+    vectors: npt.NDArray[np.float32] | None,
+    fusion: Fusion,
+) -> dict[str, list[Ranking]]:
+    """The rankings of all questions by mode: ``bm25``, and with vectors ``dense`` and ``hybrid``.
+
+    Args:
+        vectors: of the questions, shape (n, dimension); None where the index has none.
+    """
+    deep = DEPTH + SPARE
+    found = {"bm25": [lexical.search(question, deep) for question in questions]}
+    if vectors is not None:
+        found["dense"] = [table.dense(vector, deep, exact=True) for vector in vectors]
+        depth = fusion.depth or deep
+        found["hybrid"] = [
+            fuse([dense[:depth], bm25[:depth]], fusion.k)
+            for dense, bm25 in zip(found["dense"], found["bm25"], strict=True)
+        ]
+    return found

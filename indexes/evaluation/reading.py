@@ -1,0 +1,102 @@
+"""The figures of an evaluation in plain sentences: what each channel misses, and what stands in the way.
+
+Kept here: a sentence says no more than its figures do; where the interval of a difference holds zero, it says that the
+difference is within chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from indexes.evaluation.compare import compare
+from indexes.evaluation.record import Run
+
+CHANNEL_K: Final = 10  # hits within which a channel is said to have found something
+POOL_K: Final = 100  # what a reranker is handed
+DEEP_K: Final = 200
+LOST: Final = 0.1  # share of the requirements beyond the pool above which recall is the bottleneck
+NOTABLE: Final = 0.05  # difference of midpoint and full cover that is said
+LOW: Final = 0.1  # share that is in the pool and not among the first ten, above which order is the bottleneck
+
+
+def channels(dense: Run | None, bm25: Run) -> dict[str, Any]:
+    """What each channel finds among its first :data:`CHANNEL_K` that the other misses, and what both together reach.
+
+    Returns:
+        ``k``; ``dense_only``, ``bm25_only``: ids of questions that one channel answers wholly and the other does not;
+        ``neither``; ``best_of_both``: mean recall when each question takes the better channel. Empty without vectors.
+    """
+    if dense is None:
+        return {}
+    one, other = dense.recalls(CHANNEL_K), bm25.recalls(CHANNEL_K)
+    best = [max(one[name], other[name]) for name in one]
+    return {
+        "k": CHANNEL_K,
+        "dense_only": [name for name in one if one[name] == 1 > other[name]],
+        "bm25_only": [name for name in one if other[name] == 1 > one[name]],
+        "neither": [name for name in one if one[name] < 1 and other[name] < 1],
+        "best_of_both": round(sum(best) / len(best), 4) if best else 0.0,
+    }
+
+
+def reading(runs: Sequence[Run], found: dict[str, Any], stale: int) -> list[str]:
+    """Sentences on the runs of the first variant.
+
+    Args:
+        found: as :func:`channels` gives it.
+        stale: how many questions did not resolve.
+    """
+    variant = runs[0].variant
+    modes = {run.mode: run for run in runs if run.variant == variant}
+    main = modes.get("hybrid", modes["bm25"])
+    lines = [_bottleneck(main)]
+    cut_through = main.recall["10"] - main.full_recall["10"]
+    if cut_through > NOTABLE:
+        lines.append(
+            f"{_percent(cut_through)} of what is required stands in the first ten hits by its middle and not wholly: "
+            f"chunks of {main.mean_tokens:.0f} tokens cut through the spans."
+        )
+    if found:
+        lines += _fusion(modes, found)
+    if stale:
+        lines.append(f"{stale} questions did not resolve and were left out; a parser that lost text looks like this.")
+    return lines
+
+
+def _bottleneck(run: Run) -> str:
+    ten, pool, deep = (run.recall[str(k)] for k in (10, POOL_K, DEEP_K))
+    figures = f"{run.mode}: recall {_percent(ten)} at 10, {_percent(pool)} at {POOL_K}, {_percent(deep)} at {DEEP_K}"
+    if 1 - pool >= LOST and 1 - pool >= pool - ten:
+        return (
+            f"{figures}. Recall is the bottleneck: {_percent(1 - pool)} never comes among {POOL_K}; look at what is "
+            "indexed: parsing, cutting, the text around a chunk."
+        )
+    if pool - ten >= LOW:
+        return (
+            f"{figures}. Order is the bottleneck: {_percent(pool - ten)} comes and stands below ten; a reranker can "
+            "mend it."
+        )
+    return f"{figures}. Neither recall nor order loses much on this set."
+
+
+def _fusion(modes: dict[str, Run], found: dict[str, Any]) -> list[str]:
+    lines = [
+        f"At {found['k']} hits the vectors alone answer {len(found['dense_only'])} questions that BM25 misses, and "
+        f"BM25 alone {len(found['bm25_only'])} that the vectors miss; {len(found['neither'])} are answered by neither. "
+        f"The better channel of each question would reach {_percent(found['best_of_both'])}."
+    ]
+    hybrid = modes["hybrid"]
+    for mode in ("dense", "bm25"):
+        against = compare(modes[mode].recalls(CHANNEL_K), hybrid.recalls(CHANNEL_K))
+        low, high = against.interval
+        verdict = "better than" if low > 0 else "worse than" if high < 0 else "within chance of"
+        lines.append(
+            f"Hybrid is {verdict} {mode} at {CHANNEL_K}: {against.difference * 100:+.1f} points "
+            f"({low * 100:+.1f} to {high * 100:+.1f}), {len(against.won)} questions won, {len(against.lost)} lost."
+        )
+    return lines
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f} %"

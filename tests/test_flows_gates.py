@@ -1,0 +1,172 @@
+"""Planted faults, each refused by the gate that should; and what is measured of a build that passes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Workspace
+from fakes import LettersRuntime
+
+from enrich.embedder import Vectors
+from flows import stages
+from indexes.evaluation.record import read_record
+from indexes.storage import Storage
+from parsers.errors import GateRefused, UsageError
+from parsers.registry import read
+
+TOPICS = ("valve", "gauge", "pump", "seal", "boiler", "hinge", "lever", "crank")
+
+
+def fill(workspace: Workspace) -> Path:
+    """A document a topic, and a golden set that asks for each."""
+    questions = []
+    for topic in TOPICS:
+        answer = f"Turn the {topic} twice to the left."
+        workspace.write(f"{topic}.md", f"# About the {topic}\n\nIt hangs in the hall.\n\n## Use\n\n{answer}\n")
+        spans = [{"doc": f"{topic}.md", "quote": answer}]
+        questions.append({"id": topic, "question": f"How is the {topic} turned?", "spans": spans})
+    questions.append({"id": "none", "question": "Who painted the hall?", "spans": []})
+    golden = workspace.docs.parent / "golden.jsonl"
+    golden.write_text("".join(json.dumps(one) + "\n" for one in questions))
+    return golden
+
+
+def revision(workspace: Workspace) -> int:
+    pointer = Storage(str(workspace.index)).pointer()
+    assert pointer is not None
+    return pointer.revision
+
+
+def refused(workspace: Workspace, gate: str, **flags: Any) -> str:
+    """The message of a build that a gate refuses; what is published stays."""
+    before = revision(workspace)
+    with pytest.raises(GateRefused, match=f"gate {gate}: ") as caught:
+        workspace.build(**flags)
+    assert revision(workspace) == before
+    return str(caught.value)
+
+
+def test_a_build_with_a_golden_set_says_and_keeps_its_recall(workspace: Workspace) -> None:
+    golden = fill(workspace)
+    report = workspace.build(golden=golden)
+    assert report["checks"]["recall"].startswith("100.0% at 10 over 8 questions")
+    workspace.write("valve.md", (workspace.docs / "valve.md").read_text() + "\nIt is made of brass.\n")
+    report = workspace.build(golden=golden)
+    assert "+0.0 points over 8 in both" in report["checks"]["recall"]
+    assert report["checks"]["vectors"].endswith("least cosine 1.0000 of 16 embedded again")
+    kept = [read_record(path) for path in Storage(str(workspace.index)).evaluations().iterdir()]
+    assert sorted(record.index["revision"] for record in kept) == [1, 2]
+    assert {run.mode for record in kept for run in record.runs} == {"hybrid", "dense", "bm25"}
+
+
+def test_a_parser_that_loses_text_is_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    golden = fill(workspace)
+    workspace.build(golden=golden)
+    for topic in TOPICS:
+        path = workspace.docs / f"{topic}.md"
+        path.write_text(path.read_text() + "\n")
+    monkeypatch.setattr(stages, "read", lambda key, data: read(key, data.partition(b"Turn")[0]))
+    assert "8 of 8 golden questions do not resolve any more" in refused(workspace, "recall", golden=golden)
+
+
+def test_a_drop_of_recall_is_refused_and_can_be_forced(workspace: Workspace) -> None:
+    golden = fill(workspace)
+    settings = {"golden": golden, "vectors_for": ["nothing"], "guards": {"recall_k": 1}}
+    assert "100.0% at 1" in workspace.build(**settings)["checks"]["recall"]
+    for topic in TOPICS:
+        workspace.write(f"noise/{topic}.md", f"How is the {topic} turned? The {topic} turned. Turned, the {topic}.\n")
+    message = refused(workspace, "recall", **settings)
+    assert "recall at 1 fell from 100.0% to" in message and "--force" in message
+    report = workspace.build(force=True, **settings)
+    assert report["published"] and report["checks"]["recall"].startswith("forced: recall at 1 fell")
+    pointer = Storage(str(workspace.index)).pointer()
+    assert pointer is not None and pointer.checks["recall"].startswith("forced: ")
+
+
+def test_one_question_lost_is_no_proof_and_passes(workspace: Workspace) -> None:
+    golden = fill(workspace)
+    settings = {"golden": golden, "vectors_for": ["nothing"], "guards": {"recall_k": 1}}
+    workspace.build(**settings)
+    workspace.write("noise.md", "# How is the valve turned?\n\nThe valve turned. Turned, the valve.\n")
+    assert "-12.5 points over 8 in both (p = 0.500)" in workspace.build(**settings)["checks"]["recall"]
+
+
+def test_a_golden_set_that_is_none_is_refused_before_anything_is_done(workspace: Workspace) -> None:
+    fill(workspace)
+    with pytest.raises(UsageError, match="cannot be read"):
+        workspace.build(golden=workspace.docs.parent / "missing.jsonl")
+    assert not LettersRuntime.batches
+
+
+def test_another_pooling_is_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(workspace)
+    workspace.build()
+
+    def first_token_only(self: LettersRuntime, batch: Sequence[Sequence[int]]) -> Vectors:
+        return np.array([self._counts(ids[:2]) for ids in batch], dtype=np.float32)
+
+    monkeypatch.setattr(LettersRuntime, "encode", first_token_only)
+    workspace.write("new.md", "# New\n\nA word on the handle.\n")
+    assert "does not make what the index holds" in refused(workspace, "vectors")
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.01])
+def test_corrupted_vectors_are_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    fill(workspace)
+    workspace.build()
+    made = stages.document_rows
+
+    def corrupted(*arguments: Any) -> Any:
+        found = made(*arguments)
+        for index, vector in enumerate(found.vectors):
+            found.vectors[index] = vector._replace(values=vector.values * np.float32(factor))
+        return found
+
+    monkeypatch.setattr(stages, "document_rows", corrupted)
+    workspace.write("new.md", "# New\n\nA word on the handle.\n")
+    assert "has a length of" in refused(workspace, "vectors")
+    with pytest.raises(GateRefused):  # a broken index is not to be forced
+        workspace.build(force=True)
+
+
+def test_vectors_of_other_texts_are_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(workspace)
+    made = stages.document_rows
+
+    def swapped(*arguments: Any) -> Any:
+        found = made(*arguments)
+        found.vectors.reverse()
+        return found
+
+    monkeypatch.setattr(stages, "document_rows", swapped)
+    with pytest.raises(GateRefused, match=r"gate vectors: chunk [0-9a-f]{32} embedded again"):
+        workspace.build()
+    assert Storage(str(workspace.index)).pointer() is None
+
+
+def test_a_mass_removal_is_refused_and_can_be_forced(workspace: Workspace) -> None:
+    fill(workspace)
+    workspace.build()
+    for topic in TOPICS[:4]:
+        (workspace.docs / f"{topic}.md").unlink()
+    guards = {"guards": {"removed_count": 2}}
+    assert "4 of 8 documents are gone" in refused(workspace, "removals", **guards)
+    report = workspace.build(force=True, **guards)
+    assert report["published"] and report["checks"]["removals"].startswith("forced: 4 of 8 documents")
+
+
+def test_the_gates_are_an_artifact_of_the_flow(workspace: Workspace) -> None:
+    from prefect.client.orchestration import get_client
+
+    fill(workspace)
+    report = workspace.build()
+    with get_client(sync_client=True) as client:
+        found = [one for one in client.read_artifacts() if str(workspace.index) in (one.description or "")]
+    assert len(found) == 1
+    assert {row["gate"]: row["figure"] for row in json.loads(str(found[0].data))} == report["checks"]
