@@ -16,7 +16,7 @@ export HF_HUB_OFFLINE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv llama models demo test test-slow check format clean
+.PHONY: help venv llama models demo test test-slow check bench format clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -74,9 +74,13 @@ check: models ## What CI runs: formatter, linter, types, import contracts, tests
 	@echo "== Tests"
 	@$(BIN)/python -m pytest -m 'not slow'
 
+DATA ?= ../shared
+bench: models ## Measure again what the README claims of quality; DATA=folder with bench/ and corpora/
+	@$(BIN)/python tests/benchmarks/quality.py $(DATA) .bench
+
 format: $(READY) ## Format the code and sort its imports
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-clean: ## Remove the virtual environment and the demo's index
-	rm -rf $(VENV) .demo
+clean: ## Remove the virtual environment and the indexes of demo and benchmarks
+	rm -rf $(VENV) .demo .bench

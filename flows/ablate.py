@@ -35,6 +35,7 @@ from flows.settings import Settings
 from indexes import rows as index_rows
 from indexes.catalog import Row
 from indexes.evaluation.compare import compare
+from indexes.evaluation.golden import load_golden
 from indexes.evaluation.record import Run
 from indexes.generation import published_catalog
 from indexes.lexical import LexicalIndex
@@ -90,6 +91,7 @@ def ablate(
     Raises:
         UsageError: when the index has no vectors, or a size is over the ruler's limit or too small for any text.
     """
+    questions = load_golden(golden)
     storage, pointer = published(settings)
     if not pointer.counts["vectors"]:
         raise UsageError("the ladder compares vectors with BM25, and this index has none", "Build it with vectors.")
@@ -97,7 +99,7 @@ def ablate(
     with storage.lock():
         rows = list(published_catalog(storage, pointer).rows())
         texts = texts_of(storage, rows)
-        resolved = resolve(golden, texts, strict=strict)
+        resolved = resolve(golden, questions, texts, strict=strict)
         embedder = open_query_embedder(settings, pointer)
         vectors = embedder.encode(resolved.texts, "query").vectors
         maker = _Maker(storage, settings, embedder, rows)

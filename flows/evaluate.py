@@ -11,6 +11,7 @@ from flows.golden_sets import resolve, texts_of
 from flows.measuring import make_record, measure, worst_questions
 from flows.searching import fusion, open_query_embedder, published
 from flows.settings import Settings
+from indexes.evaluation.golden import load_golden
 from indexes.evaluation.record import Record, compare_records, read_record, write_record
 from indexes.generation import open_stores, published_catalog
 from indexes.storage import Storage
@@ -37,11 +38,12 @@ def evaluate(
     Raises:
         UsageError: when a question does not resolve, or the record to compare with is of another corpus.
     """
+    questions = load_golden(golden)
     storage, pointer = published(settings)
     other = find_record(storage, against) if against else None
     rows = list(published_catalog(storage, pointer).rows())
     texts = texts_of(storage, rows)
-    resolved = resolve(golden, texts, strict=strict)
+    resolved = resolve(golden, questions, texts, strict=strict)
     table, lexical = open_stores(storage, pointer)
     vectors = None
     if pointer.counts["vectors"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -126,6 +127,6 @@ def _extents(table: Any) -> Any:
 
 def _shared(question: str, answer: str) -> str:
     """The words in a row that a question has from its answer; empty when they are too few to tell it."""
-    one, other = fold(question).split(), fold(answer).split()
+    one, other = re.findall(r"\w+", fold(question)), re.findall(r"\w+", fold(answer))
     found = SequenceMatcher(None, one, other, autojunk=False).find_longest_match()
     return " ".join(one[found.a : found.a + found.size]) if found.size >= LEAK else ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from enrich.memo import Memo
 from indexes.catalog import Row
-from indexes.evaluation.golden import Question, Stale, load_golden, requirements
+from indexes.evaluation.golden import Question, Stale, requirements
 from indexes.evaluation.record import Asked
 from indexes.storage import Storage
 from parsers.document import Document
@@ -37,13 +37,15 @@ class GoldenSet:
         return [one.question for one in self.asked] + [one.question for one in self.unanswerable]
 
 
-def resolve(path: Path, texts: Mapping[str, str], *, strict: bool) -> GoldenSet:
+def resolve(path: Path, questions: Sequence[Question], texts: Mapping[str, str], *, strict: bool) -> GoldenSet:
     """The questions of a golden set against the texts of a revision, by key.
+
+    Args:
+        questions: what the file at ``path`` holds.
 
     Raises:
         Stale: when a question does not resolve and ``strict`` is set.
     """
-    questions = load_golden(path)
     asked: list[Asked] = []
     stale: dict[str, str] = {}
     for question in questions:

@@ -117,7 +117,7 @@ def evaluation(found: dict[str, Any]) -> None:
     for line in found["reading"]:
         _say(line)
     for run in found["runs"] if len(variants) == 1 else []:
-        _say(f"{run['mode']}: not all found in the first 5: {', '.join(run['missed_at_5']) or 'none'}")
+        _say(f"{run['mode']}: not all found in the first 5: {_names(run['missed_at_5'])}")
         if run["separation"] is not None:
             _say(f"{run['mode']}: top scores tell answerable questions from others in {run['separation']:.0%} of pairs")
     for name, reason in golden["stale"].items():
@@ -125,8 +125,7 @@ def evaluation(found: dict[str, Any]) -> None:
     for name, one in (found.get("comparison") or {}).items():
         _say(
             f"{name} against {found['against']}, at 10: {one['difference'] * 100:+.1f} points over {one['n']} "
-            f"questions, p = {one['p']:.3f}; won: {', '.join(one['won']) or 'none'}; "
-            f"lost: {', '.join(one['lost']) or 'none'}"
+            f"questions, p = {one['p']:.3f}; won: {_names(one['won'])}; lost: {_names(one['lost'])}"
         )
     _say(f"record     {found['record']}")
 
@@ -183,6 +182,12 @@ def _failures(failures: list[dict[str, Any]]) -> None:
         _say(f"{one['status']:<10} {one['key']}: {one['reason']}")
     if len(failures) > _LONGEST:
         _say(f"           … and {len(failures) - _LONGEST} more (see --json)")
+
+
+def _names(names: list[str]) -> str:
+    """The first few of them, and how many more there are."""
+    more = f" and {len(names) - _LONGEST} more" if len(names) > _LONGEST else ""
+    return ", ".join(names[:_LONGEST]) + more if names else "none"
 
 
 def _pairs(values: dict[str, int]) -> str:

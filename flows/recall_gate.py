@@ -15,6 +15,7 @@ from flows.searching import fusion
 from flows.workshop import Workshop
 from indexes.catalog import Row
 from indexes.evaluation.compare import compare
+from indexes.evaluation.golden import load_golden
 from indexes.evaluation.metrics import mean
 from indexes.evaluation.record import Record, Run
 from indexes.generation import open_stores, published_catalog
@@ -108,4 +109,4 @@ class RecallGate:
         return next((run for run in runs if run.mode == mode), None)
 
     def _resolved(self, rows: Iterable[Row]) -> GoldenSet:
-        return resolve(self._golden, texts_of(self._shop.storage, rows), strict=False)
+        return resolve(self._golden, load_golden(self._golden), texts_of(self._shop.storage, rows), strict=False)

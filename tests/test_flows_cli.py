@@ -68,6 +68,13 @@ def test_every_command_has_a_help_text() -> None:
         (["status", "--index", "s3://bucket/index"], "not supported yet"),
         (["inspect", "nowhere.md"], "cannot be read"),
         (["evaluate", "nowhere.jsonl"], "cannot be read"),
+        (["evaluate", "a.txt"], "a.txt:1: no golden question"),
+        (["evaluate", "a.txt", "--ablate", "--against", "last"], "records of a published index"),
+        (["golden", "dance", "a.txt"], "none of check, add"),
+        (["golden", "check", "nowhere.jsonl"], "cannot be read"),
+        (["golden", "add", "new.jsonl"], "name the question"),
+        (["golden", "add", "new.jsonl", "Why?"], "nothing is published"),
+        (["build", ".", "--index", "i", "--config", "golden.toml"], "nowhere.jsonl cannot be read"),
         (["models", "dance"], "no action 'dance'"),
         (["models", "fetch", "unheard-of"], "unknown model"),
         (["status", "--config", "nowhere.toml"], "no such file"),
@@ -75,6 +82,7 @@ def test_every_command_has_a_help_text() -> None:
 )
 def test_wrong_use_is_status_2_and_says_what_to_do(tmp_path: Path, arguments: list[str], says: str) -> None:
     (tmp_path / "a.txt").write_text("A document.")
+    (tmp_path / "golden.toml").write_text('golden = "nowhere.jsonl"\n')
     done = subprocess.run(
         [GRISTMILL, *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False
     )
@@ -113,10 +121,17 @@ def test_the_demo_builds_answers_and_does_nothing_twice(tmp_path: Path) -> None:
     again = last_json(run("build", DEMO / "docs", "--index", index, "--json"))
     assert not again["published"] and not any(again["work"].values())
 
-    measured = last_json(run("evaluate", DEMO / "golden.jsonl", "--index", index, "--json"))
+    page = tmp_path / "page.html"
+    measured = last_json(run("evaluate", DEMO / "golden.jsonl", "--index", index, "--html", page, "--json"))
+    assert "Recall by depth" in page.read_text()
     hybrid = next(one for one in measured["runs"] if one["mode"] == "hybrid")
     assert hybrid["n"] == 38
     assert hybrid["recall"]["5"] >= 0.84  # a floor below what README reports: lowering it is a visible act
+
+    checked = run("golden", "check", DEMO / "golden.jsonl", "--index", index)
+    assert checked.returncode == 0 and "38 questions with an answer, 8 without" in checked.stdout
+    again = run("evaluate", DEMO / "golden.jsonl", "--index", index, "--against", "last")
+    assert again.returncode == 0 and "won: none; lost: none" in again.stdout
 
     standing = run("status", "--index", index)
     assert standing.returncode == 0 and "archive/scan-0417.md" in standing.stdout

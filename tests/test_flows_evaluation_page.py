@@ -203,7 +203,7 @@ def test_each_table_and_chart_says_what_it_is(whole: str) -> None:
 
 def test_the_same_record_gives_the_same_page(full: Record, whole: str) -> None:
     assert page(full, compared(full), "r1") == whole
-    assert page(record(), compared(record())) == whole
+    assert page(record(), compared(record()), "r1") == whole
 
 
 def test_every_run_stands_in_the_ladder_with_the_best_of_each_column_marked(full: Record, whole: str) -> None:

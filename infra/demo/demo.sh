@@ -40,5 +40,5 @@ if [ "$notes" -gt 0 ]; then
 
     say "What the notes changed"
     ask "how long may food stay in a compartment that has lost its cooling?"
-    gristmill evaluate "$here/golden.jsonl" --index "$index"
+    gristmill evaluate "$here/golden.jsonl" --index "$index" --against last
 fi
