@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +18,9 @@ from test_flows_build import NOTHING, assert_equals_a_clean_build, rows
 
 from enrich.context import Prompt
 from enrich.llm import Completion, LLMFailure
+from enrich.memo import Memo
 from flows.notes import LLMNotes
+from indexes.storage import Storage
 
 GUIDE = """# Guide
 
@@ -158,3 +166,31 @@ def test_extractive_notes_need_no_model(workspace: Workspace) -> None:
     assert all("open_valve" in row["note"] for row in rows(workspace))
     assert workspace.build()["work"] == NOTHING
     assert_equals_a_clean_build(workspace)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_a_real_kill_among_real_notes_loses_at_most_one_batch(tmp_path: Path) -> None:
+    things = ("valve", "gauge", "boiler", "hinge", "lever", "crank", "piston", "flange", "rivet", "spring")
+    sections = [
+        f"## The {one} of house {house}\n\nThe {one} of house {house} is made of brass and is oiled by the keeper."
+        for house in (1, 2)
+        for one in things
+    ]
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "house.md").write_text("# Houses\n\n" + "\n\n".join(sections) + "\n")
+    command = [sys.executable, "-c", "from flows.cli import main; main()", "build", str(tmp_path / "docs")]
+    command += ["--index", str(tmp_path / "index"), "--notes", "llm", "--json"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stderr is not None
+    assert any("8 notes at" in line for line in process.stderr)
+    time.sleep(2)  # into the second batch
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "index" / "pointer.json").exists()
+    kept = len(Memo(Storage(str(tmp_path / "index")).memory(), "notes"))
+    assert kept == LLMNotes.flush
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["published"] and report["chunks"]["total"] == len(sections)
+    assert report["work"]["notes"] == len(sections) - kept
