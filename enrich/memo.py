@@ -146,6 +146,10 @@ class VectorMemo(_Table[Embedding]):
             ],
         )
 
+    def forget(self, runtime: str) -> None:
+        """Forget all vectors of a runtime, by the id of its provenance."""
+        self._table.delete(f"runtime = '{_hex(runtime)}'")
+
     def _pack(self, values: Sequence[Embedding]) -> list[pa.Array]:
         flat = np.stack([value.vector for value in values]).astype(np.float32, copy=False).reshape(-1)
         return [

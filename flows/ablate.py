@@ -9,9 +9,11 @@ Kept here: rungs differ in the one thing that their name says; the published ind
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,19 +25,21 @@ from chunker.split import ChunkerSettings, split
 from chunker.tokens import Ruler
 from enrich.context import Windows, WindowSettings
 from enrich.embedder import Embedder
-from enrich.memo import Embedding, Memo, VectorMemo, memory_key
+from enrich.memo import Memo, VectorMemo, memory_key
 from enrich.note import Note, fit
-from flows.evaluate import COMPARED_K, finish
+from flows.evaluate import COMPARED_K, check_page, finish
 from flows.golden_sets import resolve, texts_of
-from flows.measuring import make_record, measure, worst_questions
+from flows.measuring import make_record, measure, published_index, worst_questions
 from flows.notes import NoteMaker, open_notes
 from flows.ruler import open_ruler
 from flows.searching import fusion, open_query_embedder, published
 from flows.settings import Settings
+from flows.vectors import remember_vectors
 from indexes import rows as index_rows
 from indexes.catalog import Row
 from indexes.evaluation.compare import compare
 from indexes.evaluation.golden import load_golden
+from indexes.evaluation.reading import told, verdict_of
 from indexes.evaluation.record import Run
 from indexes.generation import published_catalog
 from indexes.lexical import LexicalIndex
@@ -95,6 +99,7 @@ def ablate(
     storage, pointer = published(settings)
     if not pointer.counts["vectors"]:
         raise UsageError("the ladder compares vectors with BM25, and this index has none", "Build it with vectors.")
+    check_page(html)
     rungs = _rungs(settings, sizes)
     with storage.lock():
         rows = list(published_catalog(storage, pointer).rows())
@@ -102,19 +107,23 @@ def ablate(
         resolved = resolve(golden, questions, texts, strict=strict)
         embedder = open_query_embedder(settings, pointer)
         vectors = embedder.encode(resolved.texts, "query").vectors
-        maker = _Maker(storage, settings, embedder, rows)
         runs: list[Run] = []
-        for rung in rungs:
-            began = time.perf_counter()
-            table, lexical, name = maker.stores(rung)
-            made, corpus = measure(name, table, lexical, resolved, vectors, fusion(settings))
-            runs += made
-            say(f"{name}: {len(corpus):,} chunks, {time.perf_counter() - began:.0f} s")
-            if rung.name == PATH:
-                record = make_record(settings, storage.address, pointer, rows, resolved, made, corpus.lengths)
-                examples = worst_questions(made[0], resolved, table, texts)
-        record = msgspec.structs.replace(record, runs=runs, examples=examples, reading=record.reading + _steps(runs))
-        storage.scratch()
+        try:
+            maker = _Maker(storage, settings, embedder, rows)
+            for rung in rungs:
+                began = time.perf_counter()
+                table, lexical, name = maker.stores(rung)
+                measured = measure(name, table, lexical, resolved, vectors, fusion(settings))
+                runs += measured.runs
+                if rung is rungs[0]:
+                    record = make_record(settings, *published_index(storage, pointer), rows, measured)
+                    examples = worst_questions(measured.runs[0], resolved, table, texts)
+                maker.drop()
+                say(f"{name}: {len(measured.lengths):,} chunks, {time.perf_counter() - began:.0f} s")
+        finally:
+            storage.scratch()
+        lines = [f"What follows is said of the rung with the {PATH}.", *record.reading, *_steps(runs)]
+        record = msgspec.structs.replace(record, runs=runs, examples=examples, reading=lines)
         return finish(storage, record, None, html)
 
 
@@ -122,6 +131,7 @@ class _Maker:
     """Makes the stores of a rung in the scratch folder."""
 
     def __init__(self, storage: Storage, settings: Settings, embedder: Embedder, rows: Sequence[Row]) -> None:
+        self._storage = storage
         self._settings = settings
         self._embedder = embedder
         self._rows = [row for row in rows if row.document]
@@ -132,7 +142,7 @@ class _Maker:
 
     def stores(self, rung: Rung) -> tuple[ChunkTable, LexicalIndex, str]:
         """The rung's stores, and its name with how many of its chunks have a note."""
-        folder = self._folder / str(len(list(self._folder.iterdir())))
+        folder = self._folder / "rung"
         table = ChunkTable.create(lancedb.connect(str(folder)), self._embedder.dimension)
         lexical = LexicalIndex.create(folder / "lexical")
         total = noted = 0
@@ -148,6 +158,10 @@ class _Maker:
         lexical.close()
         name = f"{rung.name} ({noted:,} of {total:,})" if rung.notes is not None and noted < total else rung.name
         return table, LexicalIndex.open(folder / "lexical"), name
+
+    def drop(self) -> None:
+        """Remove the stores of the last rung."""
+        shutil.rmtree(self._folder / "rung")
 
     def _document(self, rung: Rung, row: Row) -> list[index_rows.Row]:
         document = Document.decode(self._documents.get([row.document])[row.document])
@@ -180,30 +194,30 @@ class _Maker:
             texts = [note.text for note in rung.notes.write(windows)]
         return [fit(text, self._settings.note_reserve, rung.ruler.count) if text else "" for text in texts]
 
-    def _embedded(self, rows: Sequence[index_rows.Row]) -> list[index_rows.Vector]:
-        """A vector for each row, from the memory where it has one."""
-        keys = [memory_key(row.embedded_text, self._embedder.fingerprint) for row in rows]
-        known = self._vectors.known(keys)
-        missing = {key: row.embedded_text for key, row in zip(keys, rows, strict=True) if key not in known}
-        waiting = list(missing)
+    def _embedded(self, rows: Sequence[index_rows.Row]) -> list[index_rows.Vector | None]:
+        """A vector for each row of a document that gets them, from the memory where it has one."""
+        patterns = self._settings.vectors_for
+        keys = [
+            memory_key(row.embedded_text, self._embedder.fingerprint)
+            if any(fnmatchcase(row.key, pattern) for pattern in patterns)
+            else ""
+            for row in rows
+        ]
+        texts = {key: row.embedded_text for key, row in zip(keys, rows, strict=True) if key}
+        known = self._vectors.known(texts)
+        waiting = [key for key in texts if key not in known]
         for start in range(0, len(waiting), EMBEDDED_AT_ONCE):
             some = waiting[start : start + EMBEDDED_AT_ONCE]
-            encoded = self._embedder.encode([missing[key] for key in some])
-            runtime = self._embedder.provenance.id
-            self._vectors.put(
-                {
-                    key: Embedding(encoded.vectors[i], int(encoded.tokens[i]), int(encoded.unknown[i]), runtime)
-                    for i, key in enumerate(some)
-                }
-            )
-        found = self._vectors.get(keys)
-        return [index_rows.Vector(found[key].vector, found[key].runtime) for key in keys]
+            self._storage.doubt_vectors()
+            remember_vectors(self._storage, self._vectors, self._embedder, {key: texts[key] for key in some})
+        found = self._vectors.get(texts)
+        return [index_rows.Vector(found[key].vector, found[key].runtime) if key else None for key in keys]
 
 
 def _rungs(settings: Settings, sizes: Sequence[int]) -> list[Rung]:
     ruler = open_ruler(settings)
     makers = {name: open_notes(settings.model_copy(update={"notes": name}), ruler.count) for name in _writers(settings)}
-    rungs = [Rung("bare", False, None, ruler), Rung(PATH, True, None, ruler)]
+    rungs = [Rung(PATH, True, None, ruler), Rung("bare", False, None, ruler)]
     rungs += [Rung(f"{name} note", True, maker, ruler) for name, maker in makers.items()]
     return rungs + [Rung(f"{PATH}, {size} tokens", True, None, open_ruler(settings, size)) for size in sizes]
 
@@ -220,11 +234,13 @@ def _chunker(settings: Settings) -> ChunkerSettings:
 def _batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
     """Some megabytes of documents at a time."""
     batch: list[Row] = []
+    held = 0
     for row in rows:
         batch.append(row)
-        if sum(one.size for one in batch) > BATCH_BYTES:
+        held += row.size
+        if held > BATCH_BYTES:
             yield batch
-            batch = []
+            batch, held = [], 0
     if batch:
         yield batch
 
@@ -237,9 +253,5 @@ def _steps(runs: Sequence[Run]) -> list[str]:
     for run in hybrid:
         if run is not base:
             change = compare(base.recalls(COMPARED_K), run.recalls(COMPARED_K))
-            low, high = change.interval
-            lines.append(
-                f"{run.variant} against {PATH}, hybrid at {COMPARED_K}: {change.difference * 100:+.1f} points "
-                f"({low * 100:+.1f} to {high * 100:+.1f}), {len(change.won)} questions won, {len(change.lost)} lost."
-            )
+            lines.append(f"{run.variant}, hybrid at {COMPARED_K}, is {verdict_of(change)} {PATH}: {told(change)}.")
     return lines

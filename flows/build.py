@@ -22,8 +22,8 @@ from flows.recall_gate import RecallGate
 from flows.report import BuildReport, Progress
 from flows.settings import Settings
 from flows.workshop import Workshop, check_surroundings
-from indexes.evaluation.record import write_record
 from indexes.storage import Storage
+from parsers.errors import GateRefused
 
 
 class BuildOptions(BaseModel):
@@ -186,9 +186,9 @@ def publish(shop: Workshop, recall: RecallGate | None) -> None:
         shop.report.generation, shop.report.revision = pointer.generation, pointer.revision
         shop.report.chunks["total"] = pointer.counts["chunks"]
         shop.report.published = True
-        measured = recall.record(pointer) if recall else None
-        if measured:
-            write_record(shop.storage.evaluations(), measured)
+    if recall:
+        with _never_failing(shop, "what was measured could not be kept"):
+            recall.keep(pointer)
     with shop.report.timed("tidy"):
         shop.tidy()
 
@@ -196,13 +196,27 @@ def publish(shop: Workshop, recall: RecallGate | None) -> None:
 def _removals(shop: Workshop, plan: Plan, options: BuildOptions) -> None:
     """Before the work as well as after it: what is to be refused is refused at once."""
     passed = gates.Gates(shop.report, force=options.force or options.allow_deletes)
-    passed.through("removals", lambda: gates.check_removals(plan, shop.settings.guards), forcible=True)
+    try:
+        passed.through("removals", lambda: gates.check_removals(plan, shop.settings.guards), forcible=True)
+    except GateRefused:
+        _show_gates(shop)
+        raise
 
 
 def _show_gates(shop: Workshop) -> None:
     """The gates with their figures as an artifact of the flow's run."""
     table = [{"gate": name, "figure": figure} for name, figure in shop.report.checks.items()]
-    create_table_artifact(table, key="gates", description=f"Gates of {shop.storage.address}")
+    with _never_failing(shop, "the gates are not shown in Prefect"):
+        create_table_artifact(table, key="gates", description=f"Gates of {shop.storage.address}")
+
+
+@contextmanager
+def _never_failing(shop: Workshop, what: str) -> Iterator[None]:
+    """Say what went wrong beside the work: it neither fails a build nor hides why a gate refused it."""
+    try:
+        yield
+    except Exception as error:  # a full disk or a server that is gone, in whatever form its library raises it
+        shop.progress.say(f"warning: {what}: {error}")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, ParamSpec, cast, get_args
 import typer
 
 from flows.settings import Mode, load_settings, prepare_environment, prepare_llm
-from parsers.errors import GristmillError
+from parsers.errors import GateRefused, GristmillError
 
 Arguments = ParamSpec("Arguments")
 STARTED: Final = time.time()
@@ -47,7 +47,8 @@ def _clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
         except (typer.Exit, typer.BadParameter):
             raise
         except GristmillError as error:
-            _fail(error.message, error.remedy, error.exit_status, as_json)
+            checks = error.checks if isinstance(error, GateRefused) else {}
+            _fail(error.message, error.remedy, error.exit_status, as_json, checks)
         except KeyboardInterrupt:
             remedy = "Nothing was published; what was finished is remembered. Run the command again to go on."
             _fail("interrupted", remedy, INTERRUPTED, as_json)
@@ -205,6 +206,8 @@ def evaluate(
     from flows import printing
 
     settings = load_settings(config, index=index, notes=notes)
+    if not ablate and (sizes or notes):
+        raise typer.BadParameter("--size and --notes belong to --ablate")
     if ablate:
         if against:
             raise typer.BadParameter("--against compares records of a published index, not ladders")
@@ -296,10 +299,11 @@ def _finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> 
         show()
 
 
-def _fail(message: str, remedy: str, status: int, as_json: bool) -> None:
+def _fail(message: str, remedy: str, status: int, as_json: bool, checks: dict[str, str] | None = None) -> None:
     typer.echo(f"gristmill: {message}." + (f"\n  {remedy}" if remedy else ""), err=True)
     if as_json:
-        typer.echo(json.dumps({"error": message, "remedy": remedy, "exit_status": status}, ensure_ascii=False))
+        values: dict[str, Any] = {"error": message, "remedy": remedy, "exit_status": status}
+        typer.echo(json.dumps(values | ({"checks": checks} if checks else {}), ensure_ascii=False))
     raise SystemExit(status)
 
 

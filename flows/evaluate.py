@@ -8,16 +8,15 @@ from typing import Any, Final
 import msgspec
 
 from flows.golden_sets import resolve, texts_of
-from flows.measuring import make_record, measure, worst_questions
+from flows.measuring import PUBLISHED, corpus_digest, make_record, measure, published_index, worst_questions
 from flows.searching import fusion, open_query_embedder, published
 from flows.settings import Settings
 from indexes.evaluation.golden import load_golden
-from indexes.evaluation.record import Record, compare_records, read_record, write_record
+from indexes.evaluation.record import Record, check_comparable, compare_records, read_record, write_record
 from indexes.generation import open_stores, published_catalog
 from indexes.storage import Storage
 from parsers.errors import UsageError
 
-PUBLISHED: Final = "published"
 COMPARED_K: Final = 10  # depth at which runs are compared
 
 
@@ -40,19 +39,21 @@ def evaluate(
     """
     questions = load_golden(golden)
     storage, pointer = published(settings)
-    other = find_record(storage, against) if against else None
     rows = list(published_catalog(storage, pointer).rows())
+    other = find_record(storage, against) if against else None
+    if other:
+        check_comparable(other, corpus_digest(rows))
+    check_page(html)
     texts = texts_of(storage, rows)
     resolved = resolve(golden, questions, texts, strict=strict)
     table, lexical = open_stores(storage, pointer)
     vectors = None
     if pointer.counts["vectors"]:
         vectors = open_query_embedder(settings, pointer).encode(resolved.texts, "query").vectors
-    runs, corpus = measure(PUBLISHED, table, lexical, resolved, vectors, fusion(settings))
-    record = make_record(settings, storage.address, pointer, rows, resolved, runs, corpus.lengths)
-    examples = worst_questions(runs[0], resolved, table, texts)
-    record = msgspec.structs.replace(record, examples=examples)
-    return finish(storage, record, other, html)
+    measured = measure(PUBLISHED, table, lexical, resolved, vectors, fusion(settings))
+    record = make_record(settings, *published_index(storage, pointer), rows, measured)
+    examples = worst_questions(measured.runs[0], resolved, table, texts)
+    return finish(storage, msgspec.structs.replace(record, examples=examples), other, html)
 
 
 def finish(storage: Storage, record: Record, other: Record | None, html: Path | None) -> dict[str, Any]:
@@ -75,18 +76,29 @@ def finish(storage: Storage, record: Record, other: Record | None, html: Path | 
 
 
 def find_record(storage: Storage, name: str) -> Record:
-    """A record by its id, its path, or ``last``.
+    """A record by its id, its path, or ``last``: the newest of a published revision.
 
     Raises:
         UsageError: when there is none.
     """
     if name == "last":
-        kept = sorted(storage.evaluations().glob("*.json"))
-        if not kept:
-            raise UsageError(f"index {storage.address} has no kept evaluation", "Evaluate it once without --against.")
-        return read_record(kept[-1])
+        for path in sorted(storage.evaluations().glob("*.json"), reverse=True):
+            record = read_record(path)
+            if record.runs[0].variant == PUBLISHED and not record.index.get("refused"):
+                return record
+        raise UsageError(f"index {storage.address} has no kept evaluation", "Evaluate it once without --against.")
     own = storage.evaluations() / f"{name}.json"
     return read_record(own if own.is_file() else Path(name))
+
+
+def check_page(path: Path | None) -> None:
+    """Check, before anything is measured, that a page has a folder to be written to.
+
+    Raises:
+        UsageError: when it has none.
+    """
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"the page {path} cannot be written: there is no such folder", "Name another file.")
 
 
 def _write_page(path: Path, page: str) -> None:

@@ -18,6 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from flows import evaluation_charts as charts
+from indexes.evaluation.reading import CHANCE
 from indexes.evaluation.record import Group, Record, Run
 
 LADDER: Final = (1, 5, 10, 20, 50, 100)  # depths of the table of all runs
@@ -177,7 +178,7 @@ def _comparison(comparison: Mapping[str, Any] | None) -> list[dict[str, Any]] | 
     rows = []
     for name, one in comparison.items():
         low, high = one["interval"]
-        verdict = "better" if low > 0 else "worse" if high < 0 else "within chance"
+        verdict = "within chance" if one["p"] >= CHANCE else "better" if one["difference"] > 0 else "worse"
         rows.append({"name": name, "low": low, "high": high, "verdict": verdict, **one})
     return rows
 

@@ -6,23 +6,21 @@ revision keep; and what would break an index for its readers cannot be forced.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from heapq import nsmallest
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+import pyarrow.compute as pc
 
 from flows.plan import Plan
 from flows.report import BuildReport
 from flows.settings import Guards
+from flows.vectors import Sample, sample
 from flows.workshop import Workshop
 from indexes.vectors import ChunkTable
 from parsers.errors import GateRefused
 
-PROBES: Final = 16  # stored vectors computed again; a wrong pooling or prefix shows in each of them
 LEAST_COSINE: Final = 0.999  # of a vector and itself computed again, by any admitted runtime (DESIGN, parity)
 LENGTH_ERROR: Final = 1e-3  # how far the length of a normalized vector may be from 1
 
@@ -52,14 +50,12 @@ class Gates:
         try:
             self._report.checks[name] = check()
         except GateRefused as refusal:
+            if forcible and self._force:
+                self._report.checks[name] = f"forced: {refusal.message}"
+                return
             self._report.checks[name] = f"refused: {refusal.message}"
-            if not forcible:
-                raise GateRefused(f"gate {name}: {refusal.message}", refusal.remedy) from refusal
-            if not self._force:
-                raise GateRefused(
-                    f"gate {name}: {refusal.message}", f"{refusal.remedy} --force publishes all the same."
-                ) from refusal
-            self._report.checks[name] = f"forced: {refusal.message}"
+            remedy = f"{refusal.remedy} --force publishes all the same." if forcible else refusal.remedy
+            raise GateRefused(f"gate {name}: {refusal.message}", remedy, dict(self._report.checks)) from refusal
 
 
 def check_removals(plan: Plan, guards: Guards) -> str:
@@ -115,7 +111,9 @@ def check_some_text(shop: Workshop) -> str:
 
 
 def check_vectors(shop: Workshop) -> str:
-    """Every vector is one, and where this build embedded, the embedder still makes those that are stored.
+    """Every vector is one, and where vectors were made since this gate last passed, the embedder still makes them.
+
+    A sample of all rows and a sample of those that this build wrote are embedded again.
 
     Raises:
         GateRefused: when a vector is not finite or, of a model that normalizes, not of length 1; or one of a few
@@ -123,11 +121,11 @@ def check_vectors(shop: Workshop) -> str:
     """
     table = shop.draft.table
     count = 0
-    probes: list[tuple[str, str]] = []
+    standing: Sample = []
     for batch in table.rows(["chunk_id", "provenance", "vector"]):
-        with_vector = batch.filter(np.asarray(batch["provenance"].to_pylist()) != "")
+        with_vector = batch.filter(pc.not_equal(batch["provenance"], ""))
         names = with_vector["chunk_id"].to_pylist()
-        matrix = _matrix(with_vector["vector"], table.dimension)
+        matrix = np.asarray(with_vector["vector"].flatten()).reshape(-1, table.dimension)
         wrong = _wrong(matrix, normalized=shop.embedder.model.normalize)
         if len(wrong):
             raise GateRefused(
@@ -136,22 +134,21 @@ def check_vectors(shop: Workshop) -> str:
                 "Nothing was published. If it stays so, remove the index and build it anew.",
             )
         count += len(names)
-        probes = nsmallest(PROBES, [*probes, *((_order(shop.draft.revision, name), name) for name in names)])
+        standing = sample(standing, names, shop.draft.revision)
     figure = f"{count} vectors"
-    if not shop.report.work["embedded"] or not probes:
+    probes = sorted({name for _, name in [*standing, *shop.sampled]})
+    if not probes or not (shop.report.work["embedded"] or shop.storage.vectors_doubted):
         return figure
-    cosine, worst = _least_cosine(shop, table, [name for _, name in probes])
-    if cosine < LEAST_COSINE:
+    cosine, worst = _least_cosine(shop, table, probes)
+    if not cosine >= LEAST_COSINE:
+        shop.vectors.forget(shop.embedder.provenance.id)
         raise GateRefused(
             f"chunk {worst} embedded again has a cosine of {cosine:.4f} with its stored vector; {LEAST_COSINE} is "
             "asked: the embedder does not make what the index holds",
-            "Nothing was published. Look at what changed in the embedder's runtime.",
+            "Nothing was published, and what this runtime made is forgotten. Look at what changed in it.",
         )
+    shop.storage.trust_vectors()
     return f"{figure}, least cosine {cosine:.4f} of {len(probes)} embedded again"
-
-
-def _matrix(column: pa.Array, dimension: int) -> npt.NDArray[np.float32]:
-    return np.asarray(column.flatten()).reshape(-1, dimension)
 
 
 def _wrong(matrix: npt.NDArray[np.float32], *, normalized: bool) -> npt.NDArray[np.int64]:
@@ -159,11 +156,6 @@ def _wrong(matrix: npt.NDArray[np.float32], *, normalized: bool) -> npt.NDArray[
     lengths = np.linalg.norm(matrix, axis=1)
     fine = np.isfinite(lengths) & (lengths > 0)
     return np.flatnonzero(~(fine & (np.abs(lengths - 1) < LENGTH_ERROR)) if normalized else ~fine)
-
-
-def _order(revision: int, name: str) -> str:
-    """Another sample in each revision, the same one everywhere."""
-    return hashlib.sha256(f"{revision} {name}".encode()).hexdigest()
 
 
 def _least_cosine(shop: Workshop, table: ChunkTable, names: list[str]) -> tuple[float, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,17 @@ from flows.golden_sets import texts_of
 from flows.searching import open_searcher, published
 from flows.settings import Mode, Settings
 from indexes.analysis import fold
-from indexes.evaluation.golden import Question, Span, Stale, load_golden, quote_pattern, requirements
+from indexes.evaluation.asking import Corpus
+from indexes.evaluation.golden import (
+    Place,
+    Question,
+    Span,
+    Stale,
+    covers,
+    load_golden,
+    quote_pattern,
+    requirements,
+)
 from indexes.evaluation.kinds import kind
 from indexes.generation import open_stores, published_catalog
 from parsers.errors import UsageError
@@ -27,8 +38,8 @@ def check(settings: Settings, golden: Path) -> dict[str, Any]:
 
     Returns:
         ``questions``, ``answerable``, ``unanswerable``, ``by_category``, ``by_kind``; ``errors`` (``stale`` and
-        ``duplicate``) and ``warnings`` (``leak``: the question repeats its answer; ``large``: a span longer than every
-        chunk, which full cover cannot find), each with ``id``, ``what`` and ``why``.
+        ``duplicate``) and ``warnings`` (``leak``: the question repeats its answer; ``large``: no chunk holds the whole
+        span; ``unreachable``: none holds its middle), each with ``id``, ``what`` and ``why``.
 
     Raises:
         UsageError: when the file is no golden set, or nothing is published.
@@ -37,7 +48,7 @@ def check(settings: Settings, golden: Path) -> dict[str, Any]:
     storage, pointer = published(settings)
     texts = texts_of(storage, published_catalog(storage, pointer).rows())
     table, _ = open_stores(storage, pointer)
-    longest = max((end - start for start, end in _extents(table)), default=0)
+    chunks = Corpus(table).texts({span.doc for one in questions for span in one.spans})
     errors, warnings = [], []
     asked: dict[str, str] = {}
     for one in questions:
@@ -51,9 +62,8 @@ def check(settings: Settings, golden: Path) -> dict[str, Any]:
             errors.append({"id": one.id, "what": "stale", "why": error.message})
             continue
         for place in (place for places in needed for place in places):
-            if place.end - place.start > longest:
-                why = f"a span of {place.end - place.start} characters in {place.doc}; the longest chunk has {longest}"
-                warnings.append({"id": one.id, "what": "large", "why": why})
+            if why := _uncovered(place, [chunk for _, chunk in chunks.get(place.doc, ())]):
+                warnings.append({"id": one.id, **why})
             if shared := _shared(one.question, texts[place.doc][place.start : place.end]):
                 warnings.append({"id": one.id, "what": "leak", "why": f"question and answer share {shared!r}"})
     answerable = sum(bool(one.spans) for one in questions)
@@ -120,9 +130,14 @@ def _span(settings: Settings, question: str, mode: Mode, rank: int, quote: str |
     return Span(doc=found.key, quote=quote or found.text.strip())
 
 
-def _extents(table: Any) -> Any:
-    for batch in table.rows(["start", "end"]):
-        yield from zip(batch["start"].to_pylist(), batch["end"].to_pylist(), strict=True)
+def _uncovered(place: Place, chunks: Sequence[Place]) -> dict[str, str] | None:
+    """Why no search can find all of a span."""
+    where = f"[{place.start}, {place.end}) of {place.doc}"
+    if not any(covers(chunk.start, chunk.end, place, midpoint=True) for chunk in chunks):
+        return {"what": "unreachable", "why": f"the middle of {where} is in no chunk: a part that is left out"}
+    if not any(covers(chunk.start, chunk.end, place, midpoint=False) for chunk in chunks):
+        return {"what": "large", "why": f"no chunk holds all of {where}, so full cover never finds it"}
+    return None
 
 
 def _shared(question: str, answer: str) -> str:

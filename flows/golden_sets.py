@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from enrich.memo import Memo
 from indexes.catalog import Row
@@ -13,6 +15,8 @@ from indexes.evaluation.golden import Question, Stale, requirements
 from indexes.evaluation.record import Asked
 from indexes.storage import Storage
 from parsers.document import Document
+
+HELD: Final = 16  # documents whose texts are held
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +66,39 @@ def resolve(path: Path, questions: Sequence[Question], texts: Mapping[str, str],
 
 
 def texts_of(storage: Storage, rows: Iterable[Row]) -> Mapping[str, str]:
-    """The indexed text of each document by its key, read when it is asked for."""
-    return _Texts(Memo(storage.memory(), "documents"), {row.key: row.document for row in rows if row.document})
+    """The indexed text of each document by its key, read when it is asked for.
+
+    Asking for one raises :class:`indexes.evaluation.golden.Stale` when two sources hold that key, or the parsed
+    document is not remembered any more.
+    """
+    return _Texts(Memo(storage.memory(), "documents"), rows)
 
 
 class _Texts(Mapping[str, str]):
-    """Texts of documents by key; one at a time is read and the last few are held."""
+    """Texts of documents by key, read when they are asked for; the last few are held."""
 
-    def __init__(self, memo: Memo, documents: dict[str, str]) -> None:
+    def __init__(self, memo: Memo, rows: Iterable[Row]) -> None:
         self._memo = memo
-        self._documents = documents
-        self._held: dict[str, str] = {}
+        self._documents: dict[str, str] = {}
+        self._ambiguous: set[str] = set()
+        for row in rows:
+            if row.document:
+                self._ambiguous.update({row.key} & self._documents.keys())
+                self._documents[row.key] = row.document
+        self._held: OrderedDict[str, str] = OrderedDict()
 
     def __getitem__(self, key: str) -> str:
+        if key in self._ambiguous:
+            raise Stale(f"document {key} is in two sources", "A golden set names documents of one source.")
         if key not in self._held:
             name = self._documents[key]
-            self._held[key] = Document.decode(self._memo.get([name])[name]).text
+            found = self._memo.get([name])
+            if name not in found:
+                raise Stale(f"the text of document {key} is not remembered any more", "Build the index again.")
+            self._held[key] = Document.decode(found[name]).text
+            if len(self._held) > HELD:
+                self._held.popitem(last=False)
+        self._held.move_to_end(key)
         return self._held[key]
 
     def __contains__(self, key: object) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
@@ -26,18 +28,32 @@ from indexes.evaluation.reading import channels, reading
 from indexes.evaluation.record import Asked, Example, Record, Run, summarize
 from indexes.lexical import LexicalIndex
 from indexes.search import Fusion
-from indexes.storage import Pointer
+from indexes.storage import Pointer, Storage
 from indexes.vectors import ChunkTable
 from parsers.errors import UsageError
 
+PUBLISHED: Final = "published"  # the variant that is an index as it is
 MODES: Final = ("hybrid", "dense", "bm25")
 WORST: Final = 10  # questions shown with what they wanted and got
 SHOWN_HITS: Final = 3
 SHOWN_CHARACTERS: Final = 1_500
 STEPS: Final = (16, 32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 768, 1024)  # tokens; bars of the chunk lengths
-SETTINGS: Final = (
-    "embedder", "notes", "llm", "note_neighbours", "note_reserve", "path_share", "rrf_k", "search_depth",
-)  # fmt: skip
+SETTINGS: Final = ("rrf_k", "search_depth")  # of a search; what made the index is in the recipes' digest
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A golden set asked of a pair of stores.
+
+    Attributes:
+        golden: the set as it resolved there.
+        runs: one a mode.
+        lengths: tokens of each chunk.
+    """
+
+    golden: GoldenSet
+    runs: list[Run]
+    lengths: list[int]
 
 
 def measure(
@@ -47,7 +63,7 @@ def measure(
     golden: GoldenSet,
     vectors: npt.NDArray[np.float32] | None,
     how: Fusion,
-) -> tuple[list[Run], Corpus]:
+) -> Measured:
     """One run a mode over a pair of stores.
 
     Args:
@@ -59,37 +75,34 @@ def measure(
     if not golden.asked:
         raise UsageError(f"golden set {golden.path}: no question in it has an answer here", "Add some with spans.")
     corpus = Corpus(table)
-    rankings = ask(table, lexical, golden.texts, vectors, how)
+    rankings = ask(table, lexical, corpus, golden.texts, vectors, how)
     texts = corpus.texts({place.doc for one in golden.asked for places in one.requirements for place in places})
     needed = [one.requirements for one in golden.asked]
     runs = []
     for mode in MODES:
         if mode in rankings:
-            ranked = [corpus.ranked(ranking) for ranking in rankings[mode]]
-            own, others = ranked[: len(needed)], ranked[len(needed) :]
+            own, others = rankings[mode][: len(needed)], rankings[mode][len(needed) :]
             scores = metrics.score(needed, own, texts)
             runs.append(summarize(variant, mode, golden.asked, own, scores, corpus.lengths, others))
-    return runs, corpus
+    return Measured(golden, runs, corpus.lengths)
 
 
 def make_record(
-    settings: Settings,
-    address: str,
-    pointer: Pointer,
-    rows: Sequence[Row],
-    golden: GoldenSet,
-    runs: list[Run],
-    lengths: Sequence[int],
+    settings: Settings, index: dict[str, Any], fingerprints: dict[str, str], rows: Sequence[Row], measured: Measured
 ) -> Record:
-    """The record of runs over a published revision; the worst questions are still to be added.
+    """The record of what was measured over a revision; the worst questions are still to be added.
 
     Args:
-        address: of the index.
+        index: address, generation, revision and counts.
+        fingerprints: of what made the revision.
         rows: of its catalog.
-        lengths: tokens of each chunk of the first variant.
     """
+    golden, runs = measured.golden, measured.runs
     first = {run.mode: run for run in runs if run.variant == runs[0].variant}
     found = channels(first.get("dense"), first["bm25"])
+    lines = reading(runs, found, len(golden.stale))
+    if settings.reranker:
+        lines.append("A reranker is set; what it makes of the order is not measured here.")
     return Record(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         corpus=corpus_digest(rows),
@@ -100,25 +113,23 @@ def make_record(
             "unanswerable": len(golden.unanswerable),
             "stale": golden.stale,
         },
-        index={
-            "address": address,
-            "generation": pointer.generation,
-            "revision": pointer.revision,
-            **pointer.counts,
-        },
-        fingerprints={
-            "embedder": pointer.embedder_fingerprint,
-            "analysis": analysis.fingerprint(),
-            "recipes": _digest(sorted({row.recipe for row in rows})),
-        },
-        settings={name: getattr(settings, name) for name in SETTINGS},
+        index=index,
+        fingerprints=fingerprints
+        | {"analysis": analysis.fingerprint(), "recipes": _digest(sorted({row.recipe for row in rows}))},
+        settings={name: getattr(settings, name) for name in SETTINGS} | {"gristmill": version("gristmill")},
         questions=golden.asked,
         runs=runs,
         channels=found,
-        lengths=_histogram(lengths),
+        lengths=_histogram(measured.lengths),
         examples=[],
-        reading=reading(runs, found, len(golden.stale)),
+        reading=lines,
     )
+
+
+def published_index(storage: Storage, pointer: Pointer) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a record says of a published revision: ``index`` and ``fingerprints`` of :func:`make_record`."""
+    index = {"address": storage.address, "generation": pointer.generation, "revision": pointer.revision}
+    return index | pointer.counts, {"embedder": f"{pointer.embedder} {pointer.embedder_fingerprint}"}
 
 
 def corpus_digest(rows: Iterable[Row]) -> str:

@@ -1,28 +1,29 @@
 """The gate of the golden set: recall is not worse than that of the published revision.
 
-Kept here: both revisions are asked the questions that resolve in both, with the same vectors of the questions; a drop
-counts when a paired test says that it is no luck; and questions that no longer resolve are never a silent pass.
+Kept here: what readers get from either revision is compared, by hybrid where it has vectors and by BM25 where it has
+none, over the questions whose answers are the same words in both; a drop refuses when a paired test says that it is no
+luck, or when it is large; questions that no longer resolve and a comparison that cannot be made are never passed over
+without a word; and what was measured is kept as a record, of a refused build too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from flows.golden_sets import GoldenSet, resolve, texts_of
-from flows.measuring import make_record, measure
-from flows.searching import fusion
+from flows.measuring import PUBLISHED, Measured, make_record, measure, published_index
+from flows.searching import fusion, open_query_embedder
 from flows.workshop import Workshop
-from indexes.catalog import Row
 from indexes.evaluation.compare import compare
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.metrics import mean
-from indexes.evaluation.record import Record, Run
+from indexes.evaluation.record import Asked, Run, read_record, write_record
 from indexes.generation import open_stores, published_catalog
 from indexes.lexical import LexicalIndex
 from indexes.storage import Pointer
-from indexes.vectors import ChunkTable
-from parsers.errors import GateRefused, StoreError
+from parsers.errors import GateRefused, ModelError, StoreError
 
 
 class RecallGate:
@@ -35,8 +36,9 @@ class RecallGate:
 
     def __init__(self, shop: Workshop, golden: Path) -> None:
         self._shop = shop
-        self._golden = golden
-        self._measured: tuple[GoldenSet, list[Run], list[int]] | None = None
+        self._path = golden
+        self._questions = load_golden(golden)
+        self._measured: Measured | None = None
 
     def check(self) -> str:
         """The figure for the record.
@@ -44,69 +46,123 @@ class RecallGate:
         Raises:
             GateRefused: when too many questions are stale, or recall is worse.
         """
-        shop, guards = self._shop, self._shop.settings.guards
-        now = self._resolved(shop.draft.catalog.rows())
-        if not now.asked and not now.stale:
+        texts = texts_of(self._shop.storage, self._shop.draft.catalog.rows())
+        golden = resolve(self._path, self._questions, texts, strict=False)
+        if not golden.asked and not golden.stale:
             return "no question has an answer"
-        stale = len(now.stale) / (len(now.asked) + len(now.stale))
-        if stale > guards.stale_share:
-            name, reason = next(iter(now.stale.items()))
-            raise GateRefused(
-                f"{len(now.stale)} of {len(now.asked) + len(now.stale)} golden questions do not resolve any more "
-                f"({stale:.0%}; the guard allows {guards.stale_share:.0%}); the first, {name}: {reason}",
-                "A parser that lost text looks like this. If the documents changed, correct the golden set.",
-            )
+        if golden.asked:
+            self._measured = self._measure_draft(golden)
+        self._check_stale(golden)
+        assert self._measured is not None
+        k = self._shop.settings.guards.recall_k
+        now = self._measured.runs[0]
+        figure = f"{mean(list(now.recalls(k).values())):.1%} at {k} over {now.n} questions"
+        if golden.stale:
+            figure += f", {len(golden.stale)} stale"
+        return figure + self._compared(now, _answers(golden, texts))
+
+    def keep(self, pointer: Pointer) -> None:
+        """Keep what was measured, as the record of the revision that was published."""
+        if self._measured is not None:
+            index, fingerprints = published_index(self._shop.storage, pointer)
+            rows = list(published_catalog(self._shop.storage, pointer).rows())
+            record = make_record(self._shop.settings, index, fingerprints, rows, self._measured)
+            write_record(self._shop.storage.evaluations(), record)
+
+    def _measure_draft(self, golden: GoldenSet) -> Measured:
+        shop = self._shop
         vectors = None
         if shop.draft.table.count_vectors():
-            vectors = shop.embedder.encode(now.texts, "query").vectors
-        lexical = LexicalIndex.open(shop.storage.lexical(shop.draft.generation, shop.draft.revision))
-        runs, corpus = measure("published", shop.draft.table, lexical, now, vectors, fusion(shop.settings))
-        self._measured = (now, runs, corpus.lengths)
-        recall = mean(list(runs[0].recalls(guards.recall_k).values()))
-        figure = f"{recall:.1%} at {guards.recall_k} over {runs[0].n} questions"
-        if now.stale:
-            figure += f", {len(now.stale)} stale"
-        before = self._before(runs[0].mode)
-        if before is None:
-            return figure
-        changed = compare(before.recalls(guards.recall_k), runs[0].recalls(guards.recall_k), "less")
-        if changed.n and changed.difference < 0 and changed.p < guards.recall_p:
-            raise GateRefused(
-                f"recall at {guards.recall_k} fell from {changed.before:.1%} to {changed.after:.1%} over {changed.n} "
-                f"questions (p = {changed.p:.3f}, the guard asks {guards.recall_p}); lost: {', '.join(changed.lost)}",
-                "Look at these questions with `gristmill search --explain`.",
-            )
-        return f"{figure}; {changed.difference * 100:+.1f} points over {changed.n} in both (p = {changed.p:.3f})"
-
-    def record(self, pointer: Pointer) -> Record | None:
-        """What was measured, as the record of the revision that was published; None where nothing was."""
-        if self._measured is None:
-            return None
-        golden, runs, lengths = self._measured
-        rows = list(published_catalog(self._shop.storage, pointer).rows())
-        return make_record(self._shop.settings, self._shop.storage.address, pointer, rows, golden, runs, lengths)
-
-    def _before(self, mode: str) -> Run | None:
-        """The published revision's run of a mode; None where it cannot be asked by today's rules."""
-        shop = self._shop
-        if shop.published is None:
-            return None
-        try:
-            table, lexical = open_stores(shop.storage, shop.published)
-            golden = self._resolved(published_catalog(shop.storage, shop.published).rows())
-        except StoreError:  # made by other rules of analysis, which this program cannot ask
-            return None
-        return self._run(mode, golden, table, lexical)
-
-    def _run(self, mode: str, golden: GoldenSet, table: ChunkTable, lexical: LexicalIndex) -> Run | None:
-        shop = self._shop
-        if not golden.asked:
-            return None
-        vectors = None
-        if table.count_vectors() and shop.continues:
             vectors = shop.embedder.encode(golden.texts, "query").vectors
-        runs, _ = measure("published", table, lexical, golden, vectors, fusion(shop.settings))
-        return next((run for run in runs if run.mode == mode), None)
+        lexical = LexicalIndex.open(shop.storage.lexical(shop.draft.generation, shop.draft.revision))
+        return measure(PUBLISHED, shop.draft.table, lexical, golden, vectors, fusion(shop.settings))
 
-    def _resolved(self, rows: Iterable[Row]) -> GoldenSet:
-        return resolve(self._golden, load_golden(self._golden), texts_of(self._shop.storage, rows), strict=False)
+    def _check_stale(self, golden: GoldenSet) -> None:
+        total = len(golden.asked) + len(golden.stale)
+        share, allowed = len(golden.stale) / total, self._shop.settings.guards.stale_share
+        if share > allowed:
+            name, reason = next(iter(golden.stale.items()))
+            raise GateRefused(
+                f"{len(golden.stale)} of {total} golden questions do not resolve any more ({share:.0%}; the guard "
+                f"allows {allowed:.0%}); the first, {name}: {reason}{self._keep_refused()}",
+                "A parser that lost text looks like this. If the documents changed, correct the golden set.",
+            )
+
+    def _compared(self, now: Run, answers: Mapping[str, list[str]]) -> str:
+        """What is said of the published revision beside the figure."""
+        guards = self._shop.settings.guards
+        if self._shop.published is None:
+            return ""
+        before, reason = self._before(self._shop.published)
+        if before is None:
+            return f"; not compared: {reason}"
+        run, earlier = before
+        same = {name for name, texts in answers.items() if earlier.get(name) == texts}
+        k = guards.recall_k
+        change = compare(
+            {name: recall for name, recall in run.recalls(k).items() if name in same},
+            {name: recall for name, recall in now.recalls(k).items() if name in same},
+            "less",
+        )
+        worse = change.difference < 0 and change.p < guards.recall_p
+        if change.n and (worse or change.difference < -guards.recall_drop):
+            raise GateRefused(
+                f"recall at {k} fell from {change.before:.1%} ({run.mode}) to {change.after:.1%} ({now.mode}) over "
+                f"{change.n} questions (p = {change.p:.3f}; the guard refuses below {guards.recall_p}, and a drop of "
+                f"more than {guards.recall_drop:.0%}); lost: {', '.join(change.lost)}{self._keep_refused()}",
+                "Look at what these questions get now in that record.",
+            )
+        modes = "" if run.mode == now.mode else f" ({run.mode} before, {now.mode} now)"
+        return f"; {change.difference * 100:+.1f} points over {change.n} in both (p = {change.p:.3f}){modes}"
+
+    def _before(self, pointer: Pointer) -> tuple[tuple[Run, Mapping[str, list[str]]] | None, str]:
+        """What readers get from the published revision and the words that answer there, or why that is not known."""
+        shop = self._shop
+        texts = texts_of(shop.storage, published_catalog(shop.storage, pointer).rows())
+        golden = resolve(self._path, self._questions, texts, strict=False)
+        if not golden.asked:
+            return None, "no question resolves in the published revision"
+        answers = _answers(golden, texts)
+        try:
+            table, lexical = open_stores(shop.storage, pointer)
+            vectors = None
+            if pointer.counts["vectors"]:
+                embedder = shop.embedder if shop.continues else open_query_embedder(shop.settings, pointer)
+                vectors = embedder.encode(golden.texts, "query").vectors
+        except (StoreError, ModelError) as error:
+            kept = self._kept(pointer, golden.asked)
+            return ((kept, answers), "") if kept else (None, error.message)
+        return (measure(PUBLISHED, table, lexical, golden, vectors, fusion(shop.settings)).runs[0], answers), ""
+
+    def _kept(self, pointer: Pointer, asked: list[Asked]) -> Run | None:
+        """The record of a published revision that asked the same, for one that cannot be asked any more."""
+        digests = {one.id: one.digest for one in asked}
+        for path in sorted(self._shop.storage.evaluations().glob("*.json"), reverse=True):
+            record = read_record(path)
+            named = [record.index.get(name) for name in ("generation", "revision", "refused")]
+            same = {one.id: one.digest for one in record.questions} == digests
+            if named == [pointer.generation, pointer.revision, None] and same and record.runs[0].variant == PUBLISHED:
+                return record.runs[0]
+        return None
+
+    def _keep_refused(self) -> str:
+        """Keep what was measured of a build that is refused, and say where."""
+        if self._measured is None:
+            return ""
+        draft, storage = self._shop.draft, self._shop.storage
+        rows = list(draft.catalog.rows())
+        index: dict[str, Any] = {"address": storage.address, "generation": draft.generation, "revision": draft.revision}
+        index |= {"refused": True, "documents": len(rows), "chunks": draft.table.count()}
+        fingerprints = {"embedder": f"{self._shop.settings.embedder} {self._shop.embedder.fingerprint}"}
+        record = write_record(
+            storage.evaluations(), make_record(self._shop.settings, index, fingerprints, rows, self._measured)
+        )
+        return f"; kept as record {record.id}"
+
+
+def _answers(golden: GoldenSet, texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """The words that answer each question."""
+    return {
+        one.id: [texts[place.doc][place.start : place.end] for places in one.requirements for place in places]
+        for one in golden.asked
+    }

@@ -44,7 +44,10 @@ def open_searcher(settings: Settings, mode: Mode) -> Searcher:
         ModelError: when the model that made the vectors is missing, or is not the one of that name here, or the
             folder of the reranker holds none.
     """
-    storage, pointer = published(settings)
+    return _searcher(settings, *published(settings), mode)
+
+
+def _searcher(settings: Settings, storage: Storage, pointer: Pointer, mode: Mode) -> Searcher:
     table, lexical = open_stores(storage, pointer)
     return Searcher(
         table,
@@ -73,13 +76,14 @@ def ask(
     """
     if not query.strip():
         raise UsageError("the query is blank", "Ask something.")
-    searcher = open_searcher(settings, mode)
+    storage, pointer = published(settings)
+    searcher = _searcher(settings, storage, pointer, mode)
     searcher.search("start-up", mode, k=1)  # loads what the first question needs
     ready = time.time()
     hits = searcher.search(query, mode, k=k, filters=filters)
     shown = [msgspec.to_builtins(hit) for hit in hits]
     if expand:
-        for hit, section in zip(shown, _sections(settings, hits), strict=True):
+        for hit, section in zip(shown, _sections(storage, pointer, hits), strict=True):
             hit["section"] = section
     return {
         "query": query,
@@ -89,8 +93,7 @@ def ask(
     }
 
 
-def _sections(settings: Settings, hits: list[Hit]) -> list[Any]:
-    storage, pointer = published(settings)
+def _sections(storage: Storage, pointer: Pointer, hits: list[Hit]) -> list[Any]:
     memo = Memo(storage.memory(), DOCUMENTS)
     return [msgspec.to_builtins(section) for section in sections_of(hits, published_catalog(storage, pointer), memo)]
 

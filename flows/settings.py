@@ -40,6 +40,7 @@ class Guards(BaseModel):
     failed_share: float = Field(0.5, ge=0, le=1, description="share of the documents that may fail")
     recall_k: int = Field(10, ge=1, le=200, description="depth at which the golden set's recall is compared")
     recall_p: float = Field(0.05, gt=0, le=1, description="chance of luck below which a drop of recall refuses")
+    recall_drop: float = Field(0.1, gt=0, le=1, description="drop of recall that refuses, luck or not")
     stale_share: float = Field(0.2, ge=0, le=1, description="share of golden questions that may no longer resolve")
     unknown_share: float = Field(0.2, ge=0, le=1, description="share of unknown tokens above which a document is named")
 
@@ -77,7 +78,7 @@ class Settings(BaseSettings):
     note_reserve: int = Field(40, ge=0, description="tokens of a chunk's budget kept free for a note")
     path_share: float = Field(0.25, ge=0, le=0.5, description="share of the budget a printed heading path may take")
 
-    rrf_k: int = Field(60, ge=1, description="what is added to each rank when the channels' ranks are fused")
+    rrf_k: int = Field(10, ge=1, description="what is added to each rank when the channels' ranks are fused")
     search_depth: int | None = Field(
         None, ge=1, description="hits asked of each channel; by default 100 or four times those wanted, if that is more"
     )

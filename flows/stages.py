@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
 from chunker.chunk import Chunk, embedded_text
 from chunker.split import split
@@ -19,6 +20,7 @@ from enrich.memo import Embedding, memory_key
 from enrich.note import Note, fit
 from flows.document_rows import DocumentRows, document_rows, row_without_chunks
 from flows.plan import Entry
+from flows.vectors import remember_vectors, sample
 from flows.workshop import Workshop
 from indexes.rows import to_table
 from parsers.document import Document
@@ -124,14 +126,7 @@ def embed(shop: Workshop, batch: list[Entry]) -> None:
     for start in range(0, len(missing), FLUSH):
         keys = missing[start : start + FLUSH]
         begun = time.perf_counter()
-        encoded = shop.embedder.encode([texts[key] for key in keys])
-        runtime = shop.record_runtime()
-        shop.vectors.put(
-            {
-                key: Embedding(encoded.vectors[i], int(encoded.tokens[i]), int(encoded.unknown[i]), runtime)
-                for i, key in enumerate(keys)
-            }
-        )
+        remember_vectors(shop.storage, shop.vectors, shop.embedder, {key: texts[key] for key in keys})
         shop.report.work["embedded"] += len(keys)
         shop.progress.embedded(len(keys), time.perf_counter() - begun)
 
@@ -150,6 +145,7 @@ def write(shop: Workshop, batch: list[Entry]) -> None:
             shop.embedder.dimension,
         )
         written = shop.draft.replace([one.catalog_row.document_id for one in made], rows)
+        shop.sampled = sample(shop.sampled, _with_vector(rows), shop.draft.revision)
         shop.report.chunks["added"] += written.added
         shop.report.chunks["removed"] += written.removed
         shop.report.work["rows_written"] += written.added + written.rewritten
@@ -234,6 +230,11 @@ def _texts(shop: Workshop, entry: Entry, chunks: Sequence[Chunk], notes: Sequenc
     if shop.embeds(entry.key):
         for position, one in enumerate(chunks):
             yield embedded_text(notes[position] if notes else "", one)
+
+
+def _with_vector(rows: pa.Table) -> list[str]:
+    names, provenances = rows["chunk_id"].to_pylist(), rows["provenance"].to_pylist()
+    return [name for name, provenance in zip(names, provenances, strict=True) if provenance]
 
 
 def _made(

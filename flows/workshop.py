@@ -22,6 +22,7 @@ from flows.report import BuildReport, Failure, Progress, UnknownTokens
 from flows.ruler import open_ruler
 from flows.settings import Settings
 from flows.sources import Source, open_source
+from flows.vectors import RUNTIMES, Sample
 from indexes.analysis import fingerprint as analysis_fingerprint
 from indexes.catalog import Row
 from indexes.evaluation.golden import load_golden
@@ -73,6 +74,8 @@ class Workshop:
             settings.source, settings.source_name, settings.include, settings.exclude, settings.index
         )
         self.seen_runtimes: Final[set[str]] = set()
+        self.sampled: Sample = []
+        """Some of the rows with vectors that this build wrote."""
         self.touched: Final[list[Row]] = []
         self._recipes: dict[tuple[str, bool, tuple[str, ...]], str] = {}
 
@@ -140,7 +143,7 @@ class Workshop:
     @cached_property
     def runtime_records(self) -> Memo:
         """What each runtime was that ever made a vector, by the id of its provenance."""
-        return Memo(self.storage.memory(), "runtimes")
+        return Memo(self.storage.memory(), RUNTIMES)
 
     @cached_property
     def draft(self) -> Draft:
@@ -167,14 +170,6 @@ class Workshop:
     def outdated(self) -> bool:
         """Whether the published BM25 index was made by other rules than today's, and must be written anew."""
         return self.published is not None and self.continues and self.published.analysis != analysis_fingerprint()
-
-    def record_runtime(self) -> str:
-        """Remember what makes the vectors now, and return the id of its provenance."""
-        provenance = self.embedder.provenance
-        if provenance.id not in self.seen_runtimes:
-            self.runtime_records.put({provenance.id: msgspec.json.encode(provenance, order="sorted")})
-            self.seen_runtimes.add(provenance.id)
-        return provenance.id
 
     def runtimes(self) -> dict[str, dict[str, Any]]:
         """What made the vectors of the next revision, by the id of the provenance."""

@@ -4,7 +4,7 @@ Kept here: filters hold before ranking in every channel; a hit says its rank and
 no two hits have the same text; the same index, query and vector give the same hits in the same order.
 
 Fusion is reciprocal rank fusion (Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
-individual Rank Learning Methods", SIGIR 2009): a hit scores the sum over channels of 1 / (k + rank), with k = 60 by
+individual Rank Learning Methods", SIGIR 2009): a hit scores the sum over channels of 1 / (k + rank), with k = 10 by
 default.
 """
 
@@ -25,7 +25,9 @@ from indexes.lexical import LexicalIndex
 from indexes.vectors import ChunkTable
 from parsers.errors import ModelError, UsageError
 
-RRF_K: Final = 60  # Cormack et al. 2009, section 2
+# Cormack et al. took 60 over many runs of 1,000 hits. Over two channels of 100, 10 found more among the first five on
+# two sets (code: 76.5 to 78.8 % of 248 questions, 9 won, 2 lost; demo: 86.8 to 89.5 of 38) and as much on a third.
+RRF_K: Final = 10
 DEPTH: Final = 100  # hits asked of each channel at least, and at least DEPTH_FACTOR times as many as are wanted
 DEPTH_FACTOR: Final = 4
 RERANK_DEPTH: Final = 50  # hits that a reranker reads
@@ -195,9 +197,14 @@ class Searcher:
             return []
         wanted = max(k, self._rerank_depth)
         deep = max(wanted, depth or self._fusion.depth or max(DEPTH, DEPTH_FACTOR * k))
-        rankings = {channel: self._ask(channel, text, deep, where) for channel in asked}
-        fused = fuse(list(rankings.values()), self._fusion.k) if len(rankings) > 1 else rankings[asked[0]]
-        found = self._folded(fused, wanted)
+        while True:
+            rankings = {channel: self._ask(channel, text, deep, where) for channel in asked}
+            fused = fuse(list(rankings.values()), self._fusion.k) if len(rankings) > 1 else rankings[asked[0]]
+            found = self._folded(fused, wanted)
+            # So many copies of a text can stand first that they are all there is: then ask deeper.
+            if len(found) >= k or all(len(ranking) < deep for ranking in rankings.values()):
+                break
+            deep *= 4
         if self._reranker is not None and found:
             found = self._reranked(self._reranker, text, found)
         return _hits(found[:k], rankings)

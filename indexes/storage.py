@@ -4,6 +4,8 @@
       pointer.json                           what is published; the last thing a build writes
       build.lock                             held by the one build that may write
       memory/                                what builds remember, by content (LanceDB)
+      memory/vectors.doubted                 is there while vectors are remembered that no gate has seen
+      evaluations/                           records of what was measured
       generations/G/                         chunks and documents (LanceDB)
       generations/G/lexical/00000012/        the BM25 index of revision 12
       generations/G/revisions/00000012.json  what revision 12 consists of
@@ -31,6 +33,7 @@ from parsers.errors import GristmillError, IndexBusy, StoreError
 
 FORMAT: Final = 1
 POINTER: Final = "pointer.json"
+DOUBTED: Final = "vectors.doubted"
 
 
 class Pointer(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,6 +171,19 @@ class Storage:
     def memory(self) -> Any:
         """The LanceDB connection of the content memory."""
         return lancedb.connect(str(self._root / "memory"))
+
+    def doubt_vectors(self) -> None:
+        """Note that vectors were remembered which no gate has seen yet."""
+        (self._root / "memory" / DOUBTED).touch()
+
+    def trust_vectors(self) -> None:
+        """Note that a gate has seen a sample of what was remembered."""
+        (self._root / "memory" / DOUBTED).unlink(missing_ok=True)
+
+    @property
+    def vectors_doubted(self) -> bool:
+        """Whether vectors were remembered that no gate has seen yet."""
+        return (self._root / "memory" / DOUBTED).exists()
 
     def tables(self, generation: str) -> Any:
         """The LanceDB connection of a generation."""

@@ -56,7 +56,15 @@ class StoreError(UsageError):
 
 
 class GateRefused(GristmillError):
-    """A finished build did not pass a gate, so nothing was published."""
+    """A finished build did not pass a gate, so nothing was published.
+
+    Args:
+        checks: the gates up to this one, with their figures.
+    """
+
+    def __init__(self, message: str, remedy: str = "", checks: dict[str, str] | None = None) -> None:
+        super().__init__(message, remedy)
+        self.checks = checks or {}
 
     exit_status = 4
 

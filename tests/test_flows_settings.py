@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT
 
 from flows.settings import Settings, load_settings
+from indexes.search import RRF_K
 from parsers.errors import UsageError
 
 
@@ -49,3 +50,7 @@ def test_the_example_file_holds_every_default() -> None:
     for name, value in example.items():
         assert defaults[name] == value, name
     assert all(name in text for name in Settings.model_fields)
+
+
+def test_the_default_of_the_fusion_is_the_measured_one() -> None:
+    assert Settings.model_fields["rrf_k"].default == RRF_K  # written twice, so that settings load no library

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from indexes.evaluation import metrics
 from indexes.evaluation.asking import Corpus
 from indexes.evaluation.compare import compare
-from indexes.evaluation.golden import Place, Question, Span, Stale, requirements
+from indexes.evaluation.golden import Place, Question, Span, Stale, load_golden, requirements
 from indexes.evaluation.kinds import kind
 from indexes.evaluation.metrics import Ranked, interval, score, separation
 from indexes.evaluation.reading import channels, reading
@@ -145,6 +145,42 @@ def test_a_quote_that_is_gone_or_stands_twice_is_stale() -> None:
     for text in ("nothing here", "twice twice"):
         with pytest.raises(Stale):
             requirements(Question(id="q", question="?", spans=[Span(doc="a", quote="twice")]), {"a": text})
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [("ﬁnd", "to find"), ("FIND", "to ﬁnd"), ("office", "the oﬀice"), ("office", "the oﬃce"), ("oﬃce", "the oﬀice")],
+)
+def test_a_quote_is_found_however_ligatures_write_it(quote: str, text: str) -> None:
+    found = requirements(Question(id="q", question="?", spans=[Span(doc="a", quote=quote)]), {"a": text})
+    assert found[0][0].end == len(text)
+
+
+def test_a_ligature_stands_for_its_own_letters_alone() -> None:
+    with pytest.raises(Stale):
+        requirements(Question(id="q", question="?", spans=[Span(doc="a", quote="after")]), {"a": "aﬅer"})
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b'{"id": "a", "question": " ", "spans": []}', "must say something"),
+        (b'{"id": "", "question": "Why?", "spans": []}', "must say something"),
+        (b'{"id": "a", "question": "Why?", "span": [{"doc": "a"}]}', "no golden question"),
+        (b'{"id": "a", "question": "Wh\xe9?", "spans": []}', "not UTF-8"),
+        (b"[]", "no golden question"),
+    ],
+)
+def test_a_line_that_is_no_question_is_refused(tmp_path: Path, line: bytes, says: str) -> None:
+    (tmp_path / "g.jsonl").write_bytes(line)
+    with pytest.raises(UsageError, match=says):
+        load_golden(tmp_path / "g.jsonl")
+
+
+def test_a_golden_set_may_have_a_byte_order_mark_and_fields_of_its_own(tmp_path: Path) -> None:
+    line = '{"id": "a", "question": "Why?", "answer": "x", "spans": [{"doc": "a", "quote": "x"}]}'
+    (tmp_path / "g.jsonl").write_text(f"\ufeff{line}\n")
+    assert [one.id for one in load_golden(tmp_path / "g.jsonl")] == ["a"]
 
 
 class Rows:

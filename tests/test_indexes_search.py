@@ -172,7 +172,7 @@ rankings = st.lists(
 @example([[("a", 1.0), ("b", 1.0)], [("b", 1.0), ("a", 1.0)]], RRF_K)
 def test_fusion_follows_its_formula(rankings: list[list[tuple[str, float]]], k: int) -> None:
     fused = fuse(rankings, k)
-    assert RRF_K == 60 and fuse(rankings) == fuse(rankings, 60)
+    assert RRF_K == 10 and fuse(rankings) == fuse(rankings, 10)
     assert {name for name, _ in fused} == {name for ranking in rankings for name, _ in ranking}
     for name, score in fused:
         ranks = [[other for other, _ in ranking].index(name) + 1 for ranking in rankings if name in dict(ranking)]
@@ -221,7 +221,7 @@ def test_each_mode_asks_its_channels(searcher: Searcher) -> None:
     assert set(texts(hybrid)[:2]) == {TEXTS[0], TEXTS[2]}
     for hit in hybrid:
         assert list(hit.ranks) == ["dense", "bm25"]
-        assert hit.score == pytest.approx(sum(1 / (60 + rank) for rank in hit.ranks.values() if rank))
+        assert hit.score == pytest.approx(sum(1 / (RRF_K + rank) for rank in hit.ranks.values() if rank))
     assert hybrid[-1].ranks["bm25"] is None
     assert hybrid[-1].scores["bm25"] is None
 

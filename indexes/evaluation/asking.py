@@ -1,4 +1,4 @@
-"""Asking an index all questions of a golden set: every channel deep and exactly, fused as a search does it.
+"""Asking an index all questions of a golden set: every channel deep and exactly, fused as a search for ten does it.
 
 Kept here: the vectors are searched one by one, whatever index there is over them, so a miss is the embedder's and not
 the vector index's; chunks of equal text stand in a ranking once, as in a search; and each channel is asked once.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from indexes.evaluation.golden import Place
 from indexes.evaluation.metrics import DEPTH, Ranked
 from indexes.lexical import LexicalIndex
+from indexes.search import DEPTH as SEARCH_DEPTH
 from indexes.search import Fusion, Ranking, fuse
 from indexes.vectors import ChunkTable
 
@@ -24,7 +26,7 @@ SPARE: Final = 50  # hits asked beyond the depth, for those of equal text to fol
 
 
 class Corpus:
-    """Where the chunks of an index stand: some 200 bytes a chunk, held in memory.
+    """Where the chunks of an index stand: some 400 bytes a chunk, held in memory.
 
     Args:
         table: the rows.
@@ -78,22 +80,36 @@ class Corpus:
 def ask(
     table: ChunkTable,
     lexical: LexicalIndex,
+    corpus: Corpus,
     questions: Sequence[str],
     vectors: npt.NDArray[np.float32] | None,
     fusion: Fusion,
-) -> dict[str, list[Ranking]]:
+) -> dict[str, list[Ranked]]:
     """The rankings of all questions by mode: ``bm25``, and with vectors ``dense`` and ``hybrid``.
 
+    Hybrid fuses as many hits of each channel as a search for ten does; the channels alone go to ``DEPTH``.
+
     Args:
+        corpus: of the table.
         vectors: of the questions, shape (n, dimension); None where the index has none.
     """
-    deep = DEPTH + SPARE
-    found = {"bm25": [lexical.search(question, deep) for question in questions]}
+    bm25 = [_deep(partial(lexical.search, question), corpus) for question in questions]
+    found = {"bm25": [corpus.ranked(ranking) for ranking in bm25]}
     if vectors is not None:
-        found["dense"] = [table.dense(vector, deep, exact=True) for vector in vectors]
-        depth = fusion.depth or deep
+        dense = [_deep(partial(table.dense, vector, exact=True), corpus) for vector in vectors]
+        depth = fusion.depth or SEARCH_DEPTH
+        found["dense"] = [corpus.ranked(ranking) for ranking in dense]
         found["hybrid"] = [
-            fuse([dense[:depth], bm25[:depth]], fusion.k)
-            for dense, bm25 in zip(found["dense"], found["bm25"], strict=True)
+            corpus.ranked(fuse([one[:depth], other[:depth]], fusion.k)) for one, other in zip(dense, bm25, strict=True)
         ]
     return found
+
+
+def _deep(channel: Callable[[int], Ranking], corpus: Corpus) -> Ranking:
+    """As many hits as hold ``DEPTH`` different texts; fewer where there are no more."""
+    depth = DEPTH + SPARE
+    while True:
+        ranking = channel(depth)
+        if len(ranking) < depth or len(corpus.ranked(ranking).names) >= DEPTH:
+            return ranking
+        depth *= 4

@@ -17,9 +17,17 @@ from parsers.errors import UsageError
 
 _QUOTES: Final = "\"'“”„‟‘’‚‛«»‹›`´"
 _DASHES: Final = "-‐‑‒–—―−"
-_LIGATURES: Final = {"ffi": "ﬃ", "ffl": "ﬄ", "ff": "ﬀ", "fi": "ﬁ", "fl": "ﬂ", "st": "ﬆ", "ft": "ﬅ"}
+_SPELLINGS: Final = {  # letters with the ways in which ligatures write them
+    "ffi": "ffi|ﬃ|ﬀi|fﬁ",
+    "ffl": "ffl|ﬄ|ﬀl|fﬂ",
+    "ff": "ff|ﬀ",
+    "fi": "fi|ﬁ",
+    "fl": "fl|ﬂ",
+    "st": "st|ﬆ|ﬅ",
+}
+_LIGATURES: Final = str.maketrans({"ﬃ": "ffi", "ﬄ": "ffl", "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬆ": "st", "ﬅ": "st"})
 _PARTS: Final = re.compile(
-    rf"(?P<space>\s+)|(?P<quote>[{_QUOTES}])|(?P<dash>[{_DASHES}])|ffi|ffl|ff|fi|fl|st|ft|[\s\S]"
+    rf"(?P<space>\s+)|(?P<quote>[{_QUOTES}])|(?P<dash>[{_DASHES}])|ffi|ffl|ff|fi|fl|st|[\s\S]", re.IGNORECASE
 )
 
 
@@ -53,6 +61,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     spans: list[Span] = []
 
 
+class _Unanswerable(Question, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question without spans is meant to be one: a field that is none may be its spans, misspelt."""
+
+
 class Place(msgspec.Struct, frozen=True, order=True):
     """A resolved span: ``[start, end)`` in a document's text."""
 
@@ -69,11 +81,14 @@ def load_golden(path: Path) -> list[Question]:
     """The questions of a file, one JSON object a line.
 
     Raises:
-        UsageError: naming the line that is none, or an id that stands twice.
+        UsageError: naming the line that is none: no JSON of a question, an id that stands twice, nothing asked, or no
+            spans and a field that is none, which may be misspelt spans.
     """
     questions: dict[str, Question] = {}
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"golden set {path} is not UTF-8: {error.reason}", "Save it as UTF-8.") from error
     except OSError as error:
         raise UsageError(f"golden set {path} cannot be read: {error.strerror}", "Check the path.") from error
     for number, line in enumerate(lines, 1):
@@ -81,8 +96,12 @@ def load_golden(path: Path) -> list[Question]:
             continue
         try:
             question = msgspec.json.decode(line, type=Question)
+            if not question.spans:
+                msgspec.json.decode(line, type=_Unanswerable)
         except msgspec.MsgspecError as error:
             raise UsageError(f"{path}:{number}: no golden question: {error}", "Correct that line.") from error
+        if not question.id.strip() or not question.question.strip():
+            raise UsageError(f"{path}:{number}: id and question must say something", "Correct that line.")
         if question.id in questions:
             raise UsageError(f"{path}:{number}: the id {question.id} stands twice", "Give it another id.")
         questions[question.id] = question
@@ -132,7 +151,7 @@ def _resolve(question: str, span: Span, texts: Mapping[str, str]) -> Place:
 def quote_pattern(quote: str) -> re.Pattern[str]:
     """Finds a quote whatever its white space, quotes, dashes, ligatures and case."""
     pieces: list[str] = []
-    for match in _PARTS.finditer(quote.strip()):
+    for match in _PARTS.finditer(quote.translate(_LIGATURES).strip()):
         part = match.group()
         if match["space"]:
             pieces.append(r"\s+")
@@ -140,8 +159,8 @@ def quote_pattern(quote: str) -> re.Pattern[str]:
             pieces.append(f"[{_QUOTES}]")
         elif match["dash"]:
             pieces.append(f"[{_DASHES}]")
-        elif part in _LIGATURES:
-            pieces.append(f"(?:{part}|{_LIGATURES[part]})")
+        elif part.lower() in _SPELLINGS:
+            pieces.append(f"(?:{_SPELLINGS[part.lower()]})")
         else:
             pieces.append(re.escape(part))
     return re.compile("".join(pieces), re.IGNORECASE)

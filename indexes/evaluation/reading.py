@@ -1,7 +1,7 @@
 """The figures of an evaluation in plain sentences: what each channel misses, and what stands in the way.
 
-Kept here: a sentence says no more than its figures do; where the interval of a difference holds zero, it says that the
-difference is within chance.
+Kept here: a sentence says no more than its figures do; a difference that the paired test takes for luck is said to be
+within chance.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from indexes.evaluation.compare import compare
+from indexes.evaluation.compare import Comparison, compare
 from indexes.evaluation.record import Run
 
 CHANNEL_K: Final = 10  # hits within which a channel is said to have found something
+CHANCE: Final = 0.05  # of luck, from which on a difference is said to be within chance
 POOL_K: Final = 100  # what a reranker is handed
 DEEP_K: Final = 200
 LOST: Final = 0.1  # share of the requirements beyond the pool above which recall is the bottleneck
@@ -64,6 +65,22 @@ def reading(runs: Sequence[Run], found: dict[str, Any], stale: int) -> list[str]
     return lines
 
 
+def verdict_of(change: Comparison) -> str:
+    """Whether what changed is better, worse, or within chance of what was before."""
+    if change.p >= CHANCE:
+        return "within chance of"
+    return "better than" if change.difference > 0 else "worse than"
+
+
+def told(change: Comparison) -> str:
+    """A comparison's figures."""
+    low, high = change.interval
+    return (
+        f"{change.difference * 100:+.1f} points ({low * 100:+.1f} to {high * 100:+.1f}, p = {change.p:.3f}), "
+        f"{len(change.won)} questions won, {len(change.lost)} lost"
+    )
+
+
 def _bottleneck(run: Run) -> str:
     ten, pool, deep = (run.recall[str(k)] for k in (10, POOL_K, DEEP_K))
     figures = f"{run.mode}: recall {_percent(ten)} at 10, {_percent(pool)} at {POOL_K}, {_percent(deep)} at {DEEP_K}"
@@ -89,12 +106,8 @@ def _fusion(modes: dict[str, Run], found: dict[str, Any]) -> list[str]:
     hybrid = modes["hybrid"]
     for mode in ("dense", "bm25"):
         against = compare(modes[mode].recalls(CHANNEL_K), hybrid.recalls(CHANNEL_K))
-        low, high = against.interval
-        verdict = "better than" if low > 0 else "worse than" if high < 0 else "within chance of"
-        lines.append(
-            f"Hybrid is {verdict} {mode} at {CHANNEL_K}: {against.difference * 100:+.1f} points "
-            f"({low * 100:+.1f} to {high * 100:+.1f}), {len(against.won)} questions won, {len(against.lost)} lost."
-        )
+        verdict = verdict_of(against)
+        lines.append(f"Hybrid is {verdict} {mode} at {CHANNEL_K}: {told(against)}.")
     return lines
 
 

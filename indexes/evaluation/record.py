@@ -182,7 +182,7 @@ def summarize(
         unanswerable: rankings of the questions that have no answer.
     """
     by_id = {question.id: score for question, score in zip(questions, scores, strict=True)}
-    tops = [score.top for score in scores if score.top is not None]
+    tops = [score.top or 0.0 for score in scores]
     return Run(
         variant=variant,
         mode=mode,
@@ -211,27 +211,41 @@ def compare_records(before: Record, after: Record, k: int, alternative: Alternat
         A :class:`indexes.evaluation.compare.Comparison` by the run's name; a run without a counterpart is left out.
 
     Raises:
-        UsageError: when the records measured another corpus or by other metrics.
+        UsageError: when the records measured another corpus or by other metrics, or ask no question alike.
     """
-    if before.metrics != after.metrics:
-        raise UsageError(
-            f"record {before.id} was measured by version {before.metrics} of the metrics, this one by {after.metrics}",
-            "Evaluate that index again.",
-        )
-    if before.corpus != after.corpus:
-        raise UsageError(
-            f"record {before.id} is of another corpus ({before.corpus[:8]}) than this one ({after.corpus[:8]})",
-            "Only records of the same documents are compared.",
-        )
-    same = {one.id for one in before.questions} & {one.id for one in after.questions}
+    check_comparable(before, after.corpus)
     digests = {one.id: one.digest for one in before.questions}
-    same = {one.id for one in after.questions if one.id in same and digests[one.id] == one.digest}
+    same = {one.id for one in after.questions if digests.get(one.id) == one.digest}
+    if not same:
+        raise UsageError(
+            f"record {before.id} asks none of these questions as they are asked now", "Name a record of the same set."
+        )
+    other_ids = (digests.keys() | {one.id for one in after.questions}) - same
     found: dict[str, Comparison] = {}
     for run in after.runs:
         other = before.run(run.mode, run.variant)
         if other is not None:
-            found[run.name] = compare(_only(other.recalls(k), same), _only(run.recalls(k), same), alternative)
+            change = compare(_only(other.recalls(k), same), _only(run.recalls(k), same), alternative)
+            found[run.name] = msgspec.structs.replace(change, missing=sorted(other_ids))
     return {name: msgspec.to_builtins(one) for name, one in found.items()}
+
+
+def check_comparable(before: Record, corpus: str) -> None:
+    """Check that a record can be compared with what is measured now.
+
+    Raises:
+        UsageError: when it measured another corpus or by other metrics.
+    """
+    if before.metrics != metrics.VERSION:
+        raise UsageError(
+            f"record {before.id} was measured by version {before.metrics} of the metrics, now it is {metrics.VERSION}",
+            "Evaluate that index again.",
+        )
+    if before.corpus != corpus:
+        raise UsageError(
+            f"record {before.id} is of another corpus ({before.corpus[:8]}) than this one ({corpus[:8]})",
+            "Only records of the same documents are compared.",
+        )
 
 
 def write_record(folder: Path, record: Record) -> Record:

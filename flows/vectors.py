@@ -1,0 +1,51 @@
+"""Vectors into the memory, and the samples by which a gate proves them.
+
+Kept here: a vector is remembered with the record of the runtime that made it; and what was remembered since the gate of
+vectors last passed is in doubt, whoever made it and however that ended, until that gate has seen a sample of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from heapq import nsmallest
+from typing import Final
+
+import msgspec
+
+from enrich.embedder import Embedder
+from enrich.memo import Embedding, Memo, VectorMemo
+from indexes.storage import Storage
+
+RUNTIMES: Final = "runtimes"  # table of the memory: what each runtime was, by the id of its provenance
+PROBES: Final = 16  # vectors in a sample; a wrong pooling or prefix shows in each of them
+
+Sample = list[tuple[str, str]]
+
+
+def remember_vectors(storage: Storage, memo: VectorMemo, embedder: Embedder, texts: Mapping[str, str]) -> str:
+    """Embed texts and remember their vectors.
+
+    Args:
+        texts: by memory key; some hundreds.
+
+    Returns:
+        The id of the provenance.
+    """
+    storage.doubt_vectors()
+    encoded = embedder.encode(list(texts.values()))
+    provenance = embedder.provenance
+    Memo(storage.memory(), RUNTIMES).put({provenance.id: msgspec.json.encode(provenance, order="sorted")})
+    memo.put(
+        {
+            key: Embedding(encoded.vectors[i], int(encoded.tokens[i]), int(encoded.unknown[i]), provenance.id)
+            for i, key in enumerate(texts)
+        }
+    )
+    return provenance.id
+
+
+def sample(so_far: Sample, names: Iterable[str], revision: int) -> Sample:
+    """A few of many chunk ids, met a batch at a time: another choice in each revision, the same one everywhere."""
+    met = ((hashlib.sha256(f"{revision} {name}".encode()).hexdigest(), name) for name in names)
+    return nsmallest(PROBES, {*so_far, *met})
