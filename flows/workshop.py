@@ -44,8 +44,14 @@ def check_surroundings(settings: Settings) -> None:
         raise UsageError("no source is given", "Name it: gristmill build FOLDER, or `source` in the settings.")
     if settings.golden is not None:
         load_golden(settings.golden)
-    open_source(settings.source, settings.source_name, settings.include, settings.exclude, settings.index)
+    _open_source(settings)
     Storage(settings.index).create()
+
+
+def _open_source(settings: Settings) -> Source:
+    assert settings.source is not None
+    own: list[str | Path] = [settings.index, *([settings.golden] if settings.golden else [])]
+    return open_source(settings.source, settings.source_name, settings.include, settings.exclude, own)
 
 
 class Workshop:
@@ -70,9 +76,7 @@ class Workshop:
         self.began: Final = began
         self.published: Final = storage.pointer()
         self.scratch: Final[Path] = storage.scratch()
-        self.source: Final[Source] = open_source(
-            settings.source, settings.source_name, settings.include, settings.exclude, settings.index
-        )
+        self.source: Final[Source] = _open_source(settings)
         self.seen_runtimes: Final[set[str]] = set()
         self.sampled: Sample = []
         """Some of the rows with vectors that this build wrote."""

@@ -239,3 +239,8 @@ def test_the_gates_are_an_artifact_of_the_flow(workspace: Workspace) -> None:
         found = [one for one in client.read_artifacts() if str(workspace.index) in (one.description or "")]
     assert len(found) == 1
     assert {row["gate"]: row["figure"] for row in json.loads(str(found[0].data))} == report["checks"]
+
+
+def test_a_golden_set_in_the_source_is_no_document(workspace: Workspace) -> None:
+    golden = fill(workspace).rename(workspace.docs / "golden.jsonl")
+    assert workspace.build(golden=golden)["documents"]["added"] == len(TOPICS)

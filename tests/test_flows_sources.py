@@ -18,7 +18,7 @@ def write(root: Path, *keys: str) -> None:
 
 
 def source(root: Path, include: tuple[str, ...] = ("*",), exclude: tuple[str, ...] = (), index: str = "") -> Source:
-    return open_source(str(root), "default", list(include), list(exclude), index)
+    return open_source(str(root), "default", list(include), list(exclude), [index] if index else [])
 
 
 def keys(*arguments: object, **named: object) -> list[str]:

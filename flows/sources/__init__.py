@@ -1,5 +1,8 @@
 """The document stores a build reads from; nothing outside this package knows which one it is."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from flows.sources.base import Object, Source
 from flows.sources.folder import FolderSource
 from parsers.errors import SourceError
@@ -7,7 +10,9 @@ from parsers.errors import SourceError
 __all__ = ["FolderSource", "Object", "Source", "open_source"]
 
 
-def open_source(address: str, name: str, include: list[str], exclude: list[str], index: str | None = None) -> Source:
+def open_source(
+    address: str, name: str, include: list[str], exclude: list[str], own: Sequence[str | Path] = ()
+) -> Source:
     """The document store at an address.
 
     Args:
@@ -15,7 +20,7 @@ def open_source(address: str, name: str, include: list[str], exclude: list[str],
         name: the source's configured name; document ids come from it and the key.
         include: key patterns of which an object must match one.
         exclude: key patterns of which it must match none.
-        index: where the index is kept; what lies there is no document.
+        own: paths of the index and the golden set; what lies there is no document.
 
     Raises:
         SourceError: when there is no such store.
@@ -24,4 +29,4 @@ def open_source(address: str, name: str, include: list[str], exclude: list[str],
         raise SourceError(
             f"source {address}: stores of this kind are not supported yet", "Give the path of a local folder."
         )
-    return FolderSource(address, name, include, exclude, index)
+    return FolderSource(address, name, include, exclude, own)

@@ -1,14 +1,15 @@
 """A folder as a document store.
 
 Kept here: keys are paths below the folder with ``/``, as the file system spells them; hidden files and folders
-(names that begin with a dot) are not documents, nor is an index that lies in the folder; links that lead out of the
-folder are listed with a problem and not followed; and a folder that cannot be listed is an error, never an empty one.
+(names that begin with a dot) are not documents, nor is an index or a golden set that lies in the folder; links that
+lead out of the folder are listed with a problem and not followed; and a folder that cannot be listed is an error, never
+an empty one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -24,21 +25,22 @@ class FolderSource:
         name: the source's configured name.
         include: key patterns (``*`` also matches ``/``) of which a file must match one.
         exclude: key patterns of which it must match none.
-        index: where the index is kept.
+        own: paths of the index and the golden set; what lies there is no document.
 
     Raises:
         SourceError: when there is no such folder.
     """
 
     def __init__(
-        self, address: str, name: str, include: list[str], exclude: list[str], index: str | None = None
+        self, address: str, name: str, include: list[str], exclude: list[str], own: Sequence[str | Path] = ()
     ) -> None:
         self.name = name
         self.address = address
         self._root = Path(address).expanduser()
         self._include = include
         self._exclude = exclude
-        self._index = Path(index).expanduser().resolve() if index else None
+        self._own = {Path(path).expanduser().resolve() for path in own}
+        self._own_names = {path.name for path in self._own}  # to resolve is slow
         if not self._root.exists():
             raise SourceError(f"source {address}: there is no such folder", "Check the path.")
         if not self._root.is_dir():
@@ -69,7 +71,7 @@ class FolderSource:
             prefix = "" if base == "." else f"{base}/"
             names[:] = [name for name in names if self._descends(Path(folder) / name, f"{prefix}{name}/")]
             for name in files:
-                if not name.startswith("."):
+                if not name.startswith(".") and not self._is_own(Path(folder) / name):
                     entry = self._object(f"{prefix}{name}", Path(folder) / name)
                     if entry is not None:
                         yield entry
@@ -90,6 +92,9 @@ class FolderSource:
             return Object(key, "unreadable", 0, f"cannot be looked at: {error.strerror}")
         return Object(key, f"{status.st_size}:{status.st_mtime_ns}", status.st_size)
 
+    def _is_own(self, path: Path) -> bool:
+        return path.name in self._own_names and path.resolve() in self._own
+
     def _wanted(self, key: str) -> bool:
         return any(fnmatchcase(key, pattern) for pattern in self._include) and not any(
             fnmatchcase(key, pattern) for pattern in self._exclude
@@ -97,6 +102,6 @@ class FolderSource:
 
     def _descends(self, path: Path, folder: str) -> bool:
         """Whether a folder is walked: no hidden one, not the index, none that a pattern like ``drafts/*`` excludes."""
-        if path.name.startswith(".") or (self._index is not None and path.resolve() == self._index):
+        if path.name.startswith(".") or self._is_own(path):
             return False
         return not any(pattern.endswith("/*") and fnmatchcase(folder, pattern) for pattern in self._exclude)
