@@ -99,21 +99,10 @@ def evaluation(found: dict[str, Any]) -> None:
         f"{golden['path']}: {golden['answerable']} questions with an answer, {golden['unanswerable']} without, "
         f"{len(golden['stale'])} stale; {index['chunks']:,} chunks of {found['runs'][0]['mean_tokens']:.0f} tokens"
     )
-    table = Table(title="recall by midpoint, in %")
-    table.add_column("mode")
-    for name in (*(f"@{depth}" for depth in _DEPTHS), "@10 lies in", "full @10", "MRR"):
-        table.add_column(name, justify="right")
     variants = list(dict.fromkeys(run["variant"] for run in found["runs"]))
     for variant in variants:
-        if len(variants) > 1:
-            table.add_section()
-            table.add_row(variant)
-        for run in (one for one in found["runs"] if one["variant"] == variant):
-            low, high = run["intervals"]["10"]
-            cells = [f"{run['recall'][depth] * 100:.1f}" for depth in _DEPTHS]
-            cells += [f"{low * 100:.0f}-{high * 100:.0f}", f"{run['full_recall']['10'] * 100:.1f}", f"{run['mrr']:.2f}"]
-            table.add_row(run["mode"], *cells)
-    _CONSOLE.print(table)
+        runs = [run for run in found["runs"] if run["variant"] == variant]
+        _CONSOLE.print(_curves(f"{variant}: recall by midpoint, in %", runs))
     for line in found["reading"]:
         _say(line)
     for run in found["runs"] if len(variants) == 1 else []:
@@ -128,6 +117,19 @@ def evaluation(found: dict[str, Any]) -> None:
             f"questions, p = {one['p']:.3f}; won: {_names(one['won'])}; lost: {_names(one['lost'])}"
         )
     _say(f"record     {found['record']}")
+
+
+def _curves(title: str, runs: list[dict[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("mode")
+    for name in (*(f"@{depth}" for depth in _DEPTHS), "@10 lies in", "full @10", "MRR"):
+        table.add_column(name, justify="right")
+    for run in runs:
+        low, high = run["intervals"]["10"]
+        cells = [f"{run['recall'][depth] * 100:.1f}" for depth in _DEPTHS]
+        cells += [f"{low * 100:.0f}-{high * 100:.0f}", f"{run['full_recall']['10'] * 100:.1f}", f"{run['mrr']:.2f}"]
+        table.add_row(run["mode"], *cells)
+    return table
 
 
 def golden_check(found: dict[str, Any]) -> None:
