@@ -51,7 +51,7 @@ class Region:
     """A run of units that may share chunks: one section's own text, up to a left-out part.
 
     Attributes:
-        path: titles from the document's own down to the section.
+        path: titles from the document's own, or its base name, down to the section.
         section: ``[start, end)`` of the section; of the whole text outside any section.
         joined: whether nothing left out stands between this region and the one before it.
     """

@@ -20,8 +20,9 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         start, end: ``[start, end)`` in the document's text, in code points.
         text: the document's text between them.
-        heading_path: titles from the document's own down to the section.
-        printed_path: the part of the heading path that goes into the embedded text.
+        heading_path: titles from the document's own down to the section; an untitled document has none of its own.
+        printed_path: the part of the heading path that goes into the embedded text, an untitled document's base name
+            before it.
         header: the header rows of a split table, for a piece that does not hold them; empty otherwise.
         place: where in the document, as a citation names it: headings and page, row, slide or line; may be empty.
         tokens: tokens of ``text`` by the ruler, without special tokens.

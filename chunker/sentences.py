@@ -24,6 +24,8 @@ _ABBREVIATION: Final = re.compile(
 _ORDINAL: Final = re.compile(r"(?:^|[\s(])\d{1,2}\.\s*$")
 _INITIAL: Final = re.compile(r"(?:^|[\s(.])[^\W\d_]\.\s*$")
 _CONTINUES: Final = re.compile(r"[\s\"'“”‘’»«)\]]*(?:[a-zà-öø-ÿа-яёα-ω]|[,;:)\]}])")
+# Hardly a sentence ends in a word so short and the next begins with a digit: "Abb. 3", "Kap. 12", "Taf. 4".
+_SHORT: Final = re.compile(r"(?:^|[\s(])[^\W\d_]{1,5}\.\s*$")
 _NUMBER_NEXT: Final = re.compile(r"\s*[\d(#]")
 _QUOTE_PARTICLE: Final = re.compile(r"[とっなでのにはがをも]")  # Japanese goes on after a closing quote
 
@@ -57,6 +59,8 @@ def _joined(text: str, before: tuple[int, int], start: int) -> bool:
     if _CONTINUES.match(text, start):
         return True
     if _ABBREVIATION.search(tail) and (_NUMBER_NEXT.match(text, start) or not tail.rstrip().lower().endswith("etc.")):
+        return True
+    if _SHORT.search(tail) and _NUMBER_NEXT.match(text, start):
         return True
     if tail.rstrip().endswith(("」", "』")) and _QUOTE_PARTICLE.match(text, start):
         return True

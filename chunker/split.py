@@ -25,7 +25,7 @@ from chunker.packing import Pack, atomize, pack
 from chunker.tokens import Ruler
 from parsers.document import Document
 
-VERSION: Final = 1  # raise when the output for any document changes
+VERSION: Final = 2  # raise when the output for any document changes
 
 
 class ChunkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ def split(document: Document, title: str, ruler: Ruler, settings: ChunkerSetting
     Returns:
         The chunks in reading order; none for a document without text.
     """
-    cutter = _Cutter(document.text, ruler, settings)
+    cutter = _Cutter(document.text, ruler, settings, titled=bool(document.title))
     chunks: list[Chunk] = []
     waiting: Region | None = None  # headings without a body, on their way to the region below
     for region in regions(document, title):
@@ -77,9 +77,10 @@ def split(document: Document, title: str, ruler: Ruler, settings: ChunkerSetting
 
 
 class _Cutter:
-    def __init__(self, text: str, ruler: Ruler, settings: ChunkerSettings) -> None:
+    def __init__(self, text: str, ruler: Ruler, settings: ChunkerSettings, *, titled: bool) -> None:
         self._text = text
         self._ruler = ruler
+        self._titled = titled
         self._room = max(1, ruler.room - settings.note_reserve)
         self._path_room = int(self._room * settings.path_share)
         self._counted: dict[str, int] = {}
@@ -124,7 +125,7 @@ class _Cutter:
             start=start,
             end=end,
             text=self._text[start:end],
-            heading_path=region.path,
+            heading_path=region.path if self._titled else region.path[1:],
             printed_path=self._printed(region.path, inside),
             header=packed.header,
             place=_place(self._text, region.path, units, start),

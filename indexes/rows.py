@@ -35,7 +35,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         text: the document's text between them.
         prefix: what stands before the text in the embedded text; it ends with a line end or is empty.
         note: what places the chunk in its document; empty where there is none.
-        heading_path: titles from the document's own down to the section.
+        heading_path: titles from the document's own down to the section; an untitled document has none of its own.
         locator: the citation a person would write.
         tokens: tokens of ``text`` by the ruler.
         unknown_tokens: how many of the embedded text's tokens the embedder does not know.
