@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from lxml import etree, html
 
 from parsers.decoding import utf16_without_mark
 from parsers.document import Document, Node, check, leaves, left_out
@@ -401,3 +402,43 @@ def test_no_text_takes_long(text: str) -> None:
     begin = time.process_time()
     check(parse(text.encode()))
     assert time.process_time() - begin < 8, "under a second where nothing else runs"
+
+
+def expected(text: str) -> tuple[list[tuple[int, str]], list[list[str]], int, int]:
+    """Headings, lines of code blocks, items and quotes of the specification's HTML.
+
+    A heading within a quote or an item belongs to it and opens no section, and an empty one names nothing.
+    """
+    try:
+        tree = html.fragment_fromstring(text, create_parent="div")
+    except etree.ParserError:
+        return [], [], 0, 0
+    found = tree.xpath(".//*[self::h1 or self::h2 or self::h3 or self::h4 or self::h5 or self::h6]")
+    own = [one for one in found if one.text_content().strip() and not one.xpath("ancestor::blockquote | ancestor::li")]
+    titles = [(int(one.tag[1]), " ".join(one.text_content().split())) for one in own]
+    codes = [lines_of(one.text_content()) for one in tree.iter("pre")]
+    return titles, codes, len(list(tree.iter("li"))), len(list(tree.iter("blockquote")))
+
+
+def lines_of(text: str) -> list[str]:
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def test_the_examples_of_commonmark(shared: Path) -> None:
+    examples = json.loads((shared / "realdocs/md/commonmark-examples.json").read_text(encoding="utf-8"))
+    assert len(examples) == 655
+    wrong = []
+    for example in examples:
+        document = of(example["markdown"])
+        titles, codes, items, quotes = expected(example["html"])
+        if example["example"] in (148, 171):  # a raw <pre>: markup, whose text is kept as it stands
+            codes = []
+        ours = (
+            [(node.level, " ".join((node.title or "").split())) for node in nodes(document, "section")],
+            [lines_of(text) for text in content(document, "code")],
+            len(nodes(document, "item")),
+            len(nodes(document, "quote")),
+        )
+        if ours != (titles, codes, items, quotes):
+            wrong.append((example["example"], ours, (titles, codes, items, quotes)))
+    assert wrong == []
