@@ -38,7 +38,8 @@ WORST: Final = 10  # questions shown with what they wanted and got
 SHOWN_HITS: Final = 3
 SHOWN_CHARACTERS: Final = 1_500
 STEPS: Final = (16, 32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 768, 1024)  # tokens; bars of the chunk lengths
-SETTINGS: Final = ("rrf_k", "search_depth")  # of a search; what made the index is in the recipes' digest
+# Of a search; what made the index is in the recipes' digest.
+SETTINGS: Final = ("rrf_k", "search_depth", "bm25_identifiers", "bm25_headings", "bm25_notes", "bm25_phrases")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from enrich.models import ModelFolder, load_registry
 from enrich.reranker import CrossEncoderReranker
 from flows.settings import Mode, Settings
 from indexes.generation import open_stores, published_catalog
+from indexes.lexical import Weights
 from indexes.search import Fusion, Hit, Searcher
 from indexes.sections import DOCUMENTS, sections_of
 from indexes.storage import Pointer, Storage
@@ -100,7 +101,13 @@ def _sections(storage: Storage, pointer: Pointer, hits: list[Hit]) -> list[Any]:
 
 def fusion(settings: Settings) -> Fusion:
     """How the settings fuse the channels."""
-    return Fusion(settings.rrf_k, settings.search_depth)
+    weights = Weights(
+        identifiers=settings.bm25_identifiers,
+        headings=settings.bm25_headings,
+        notes=settings.bm25_notes,
+        phrases=settings.bm25_phrases,
+    )
+    return Fusion(settings.rrf_k, settings.search_depth, weights)
 
 
 def open_query_embedder(settings: Settings, pointer: Pointer) -> Embedder:

@@ -79,6 +79,10 @@ class Settings(BaseSettings):
     path_share: float = Field(0.25, ge=0, le=0.5, description="share of the budget a printed heading path may take")
 
     rrf_k: int = Field(10, ge=1, description="what is added to each rank when the channels' ranks are fused")
+    bm25_identifiers: float = Field(3.0, ge=0, description="what an identifier counts for BM25, a word counting 1")
+    bm25_headings: float = Field(0.5, ge=0, description="what a word in titles or base name counts besides")
+    bm25_notes: float = Field(0.0, ge=0, description="what a word in the note counts besides")
+    bm25_phrases: float = Field(2.0, ge=0, description="what a quoted phrase counts besides its words")
     search_depth: int | None = Field(
         None, ge=1, description="hits asked of each channel; by default 100 or four times those wanted, if that is more"
     )

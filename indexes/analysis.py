@@ -33,7 +33,7 @@ import Stemmer
 
 # Raised by hand when the same text gives other terms, or the BM25 index keeps other things of them (3: positions of the
 # body); an index of another version is written anew.
-VERSION: Final = 4
+VERSION: Final = 5
 WORD_LIMIT: Final = 64  # characters; a longer run is a blob (base64, a digest): its first 64 are one term, uncut
 IDENTIFIER_LIMIT: Final = 200  # characters; a longer one is not kept whole
 QUERY_TERMS: Final = 256  # distinct terms of a query in each field, the first ones; about 8 ms over 110,000 chunks

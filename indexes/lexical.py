@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import tantivy
 
@@ -31,14 +32,30 @@ from indexes.analysis import analyse, analyse_query, phrases
 from indexes.filters import Filter, to_clauses
 from parsers.errors import IndexBusy, StoreError
 
-# An identifier that stands there as it was typed, against a word. Code in 602 pieces of up to 900 characters, 248
-# questions, recall at 5/10/20: 73.1/79.8/86.1 without, 75.4/81.3/86.9 with 3, no more with 5.
-IDENTIFIER_BOOST: Final = 3.0
-HEADING_BOOST: Final = 0.5  # of the code benchmark's hybrid recall: 84.9 without, 86.7 at 0.3, 86.9 at 0.6, at 10
-PHRASE_BOOST: Final = 2.0  # a quoted phrase that stands there as it was quoted, beside its words
 HEAP: Final = 128_000_000  # bytes of one indexing thread before it writes a segment; tantivy-py's own default
 _HEX: Final = "0123456789abcdef"
-COLUMNS: Final = ("chunk_id", "document_id", "key", "labels", "row_digest", "heading_path", "prefix", "text")
+COLUMNS: Final = ("chunk_id", "document_id", "key", "labels", "row_digest", "heading_path", "note", "prefix", "text")
+
+
+class Weights(msgspec.Struct, frozen=True, kw_only=True):
+    """What a match counts beside one of a word in the body, which counts 1. Settings, to be measured per corpus.
+
+    Attributes:
+        identifiers: an identifier that stands there as it was typed. Code in 602 pieces of up to 900 characters, 248
+            questions, recall at 5/10/20: 73.1/79.8/86.1 without, 75.4/81.3/86.9 with 3, no more with 5.
+        headings: a word in the titles above the chunk or in the document's base name, which count in the body too where
+            they are printed. Of the code benchmark's hybrid recall at 10: 84.9 without, 86.7 at 0.3, 86.9 at 0.6.
+        notes: a word in the note, which counts in the body too.
+        phrases: a quoted phrase that stands there as it was quoted, beside its words.
+    """
+
+    identifiers: float = 3.0
+    headings: float = 0.5
+    notes: float = 0.0
+    phrases: float = 2.0
+
+
+PLAIN: Final = Weights()
 
 
 class LexicalIndex:
@@ -124,7 +141,7 @@ class LexicalIndex:
         Args:
             delete_ids: chunk ids to remove; ids that are not there are passed over.
             written: a table or batches with at least the columns chunk_id, document_id, key, labels, row_digest,
-                heading_path, prefix and text.
+                heading_path, note, prefix and text.
         """
         writer = self._writing()
         self._changed = True
@@ -170,7 +187,9 @@ class LexicalIndex:
                     names, digests = zip(*pairs, strict=True)
                     yield pa.record_batch([pa.array(names), pa.array(digests)], names=["chunk_id", "row_digest"])
 
-    def search(self, query: str, k: int, filters: Sequence[Filter] = ()) -> list[tuple[str, float]]:
+    def search(
+        self, query: str, k: int, filters: Sequence[Filter] = (), weights: Weights = PLAIN
+    ) -> list[tuple[str, float]]:
         """The ``k`` rows that match best, as (chunk id, score), equal scores by rising chunk id.
 
         A row matches when it holds any of the query's terms; a query without terms matches nothing. A phrase in
@@ -180,8 +199,9 @@ class LexicalIndex:
         Args:
             query: any text.
             filters: conditions on rows, applied before ranking.
+            weights: what a match counts by where it is.
         """
-        parsed = self._parse(query, filters)
+        parsed = self._parse(query, filters, weights)
         if parsed is None:
             return []
 
@@ -193,16 +213,15 @@ class LexicalIndex:
     def _names(self, places: list[tantivy.DocAddress]) -> list[str]:
         return [str(self._searcher.doc(place).get_first("chunk_id")) for place in places]
 
-    def _parse(self, query: str, filters: Sequence[Filter]) -> tantivy.Query | None:
+    def _parse(self, query: str, filters: Sequence[Filter], weights: Weights) -> tantivy.Query | None:
         terms = analyse_query(query)
-        words = [tantivy.Query.term_query(self._schema, "body", term, "freq") for term in terms.body]
-        titles = [tantivy.Query.term_query(self._schema, "headings", term, "freq") for term in terms.body]
-        names = [tantivy.Query.term_query(self._schema, "identifiers", term, "freq") for term in terms.identifiers]
-        boosted = [tantivy.Query.boost_query(name, IDENTIFIER_BOOST) for name in names]
-        boosted += [tantivy.Query.boost_query(title, HEADING_BOOST) for title in titles]
+        words = self._terms("body", terms.body)
+        weighed = [(one, weights.identifiers) for one in self._terms("identifiers", terms.identifiers)]
+        weighed += [(one, weights.headings) for one in self._terms("headings", terms.body)]
+        weighed += [(one, weights.notes) for one in self._terms("notes", terms.body)]
         for phrase in phrases(query):
-            whole = tantivy.Query.phrase_query(self._schema, "body", list(phrase))
-            boosted.append(tantivy.Query.boost_query(whole, PHRASE_BOOST))
+            weighed.append((tantivy.Query.phrase_query(self._schema, "body", list(phrase)), weights.phrases))
+        boosted = [tantivy.Query.boost_query(one, weight) for one, weight in weighed if weight]
         if not words and not boosted:
             return None
         any_term = tantivy.Query.boolean_query([(tantivy.Occur.Should, term) for term in words + boosted])
@@ -210,6 +229,9 @@ class LexicalIndex:
             return any_term
         clauses = to_clauses(filters, self._schema)
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, any_term), *clauses])
+
+    def _terms(self, field: str, terms: Iterable[str]) -> list[tantivy.Query]:
+        return [tantivy.Query.term_query(self._schema, field, term, "freq") for term in terms]
 
     def _write(self, writer: tantivy.IndexWriter, batch: pa.RecordBatch) -> None:
         for row in batch.select(COLUMNS).to_pylist():
@@ -224,6 +246,7 @@ class LexicalIndex:
                 "body": terms.body,
                 "headings": analyse(" ".join([row["key"].rsplit("/", 1)[-1], *row["heading_path"]])).body,
                 "identifiers": terms.identifiers,
+                "notes": analyse(row["note"]).body,
             }
             writer.delete_documents_by_term("chunk_id", row["chunk_id"])
             writer.add_document(tantivy.Document.from_dict(document, self._schema))
@@ -261,16 +284,16 @@ def _schema() -> tantivy.Schema:
     """Fields of the index.
 
     ``chunk_id`` alone is stored. ``stamp`` is the chunk id and the row digest, read back from the dictionary of terms.
-    ``headings`` holds the base name too. ``body``, ``headings`` and ``identifiers`` take terms between blanks as they
-    are. Of those tantivy keeps counts, and of ``body``, for phrases, positions: a book of 1 MB in 1,130 paragraphs took
-    654 kB with and 431 kB without them, and no more time.
+    ``headings`` holds the base name too. ``body``, ``headings``, ``identifiers`` and ``notes`` take terms between
+    blanks as they are. Of those tantivy keeps counts, and of ``body``, for phrases, positions: a book of 1 MB in 1,130
+    paragraphs took 654 kB with and 431 kB without them, and no more time.
     """
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("chunk_id", stored=True, tokenizer_name="raw", index_option="basic")
     for name in ("document_id", "key", "labels", "stamp"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_text_field("body", tokenizer_name="whitespace", index_option="position")
-    for name in ("headings", "identifiers"):
+    for name in ("headings", "identifiers", "notes"):
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
     return builder.build()
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from enrich.reranker import Reranker
 from indexes import rows
 from indexes.filters import Filter, parse_filters, to_sql
-from indexes.lexical import LexicalIndex
+from indexes.lexical import PLAIN, LexicalIndex, Weights
 from indexes.vectors import ChunkTable
 from parsers.errors import ModelError, UsageError
 
@@ -44,10 +44,12 @@ class Fusion(msgspec.Struct, frozen=True):
     Attributes:
         k: what is added to each rank; the larger, the less the first ranks stand out.
         depth: hits asked of each channel; None for 100 or four times as many as are wanted, whichever is more.
+        weights: what a match counts for BM25 by where it is.
     """
 
     k: int = RRF_K
     depth: int | None = None
+    weights: Weights = PLAIN
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +213,7 @@ class Searcher:
 
     def _ask(self, channel: Channel, query: str, depth: int, where: Sequence[Filter]) -> Ranking:
         if channel == "bm25":
-            return self._lexical.search(query, depth, where)
+            return self._lexical.search(query, depth, where, self._fusion.weights)
         assert self._embed_query is not None
         return self._table.dense(self._embed_query(query), depth, to_sql(where))
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from flows.searching import fusion
 from flows.settings import Settings, load_settings
-from indexes.search import RRF_K
+from indexes.search import Fusion
 from parsers.errors import UsageError
 
 
@@ -52,5 +53,5 @@ def test_the_example_file_holds_every_default() -> None:
     assert all(name in text for name in Settings.model_fields)
 
 
-def test_the_default_of_the_fusion_is_the_measured_one() -> None:
-    assert Settings.model_fields["rrf_k"].default == RRF_K  # written twice, so that settings load no library
+def test_the_defaults_of_a_search_are_the_measured_ones() -> None:
+    assert fusion(load_settings()) == Fusion()  # written twice, so that settings load no library

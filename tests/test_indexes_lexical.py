@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import indexes.lexical
 from indexes.filters import parse_filters
-from indexes.lexical import LexicalIndex, snapshot
+from indexes.lexical import LexicalIndex, Weights, snapshot
 from indexes.rows import Row, to_table
 from parsers.errors import IndexBusy, StoreError
 
@@ -96,6 +96,21 @@ def test_an_exact_identifier_stands_first(index: LexicalIndex) -> None:
     texts = {number: f"timeout error err 42 err timeout timeout {number}" for number in range(20)}
     write(index, {**texts, 50: "the code for this is ERR_TIMEOUT_42 and a long sentence that says so in many words"})
     assert found(index, "what means ERR_TIMEOUT_42?", 1) == [make_id(50)]
+
+
+@pytest.mark.parametrize(
+    ("field", "query", "value"),
+    [("headings", "valve", {"heading_path": ("Valve",)}), ("notes", "valve", {"note": "A valve."})],
+)
+def test_a_field_counts_by_its_weight(index: LexicalIndex, field: str, query: str, value: dict[str, object]) -> None:
+    rows = [
+        Row(chunk_id=make_id(1), document_id=make_id(9), key="a.md", start=0, end=9, text="a valve and more", **value),
+        Row(chunk_id=make_id(2), document_id=make_id(9), key="a.md", start=9, end=20, text="valve valve and more"),
+    ]
+    index.apply([], to_table(rows, [None, None], 4))
+    index.commit()
+    first = [index.search(query, 2, weights=Weights(**{field: weight}))[0][0] for weight in (0.0, 9.0)]
+    assert first == [make_id(2), make_id(1)]
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def ask(
         corpus: of the table.
         vectors: of the questions, shape (n, dimension); None where the index has none.
     """
-    bm25 = [_deep(partial(lexical.search, question), corpus) for question in questions]
+    bm25 = [_deep(partial(lexical.search, question, weights=fusion.weights), corpus) for question in questions]
     found = {"bm25": [corpus.ranked(ranking) for ranking in bm25]}
     if vectors is not None:
         dense = [_deep(partial(table.dense, vector, exact=True), corpus) for vector in vectors]
