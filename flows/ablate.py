@@ -43,10 +43,11 @@ from indexes.evaluation.reading import told, verdict_of
 from indexes.evaluation.record import Run
 from indexes.generation import published_catalog
 from indexes.lexical import LexicalIndex
+from indexes.search import Fusion
 from indexes.storage import Storage
 from indexes.vectors import ChunkTable
 from parsers.document import Document
-from parsers.errors import UsageError
+from parsers.errors import StoreError, UsageError
 
 PATH: Final = "heading path"
 EMBEDDED_AT_ONCE: Final = 512
@@ -94,6 +95,7 @@ def ablate(
 
     Raises:
         UsageError: when the index has no vectors, or a size is over the ruler's limit or too small for any text.
+        StoreError: when a parsed document is not remembered any more.
     """
     questions = load_golden(golden)
     storage, pointer = published(settings)
@@ -113,7 +115,7 @@ def ablate(
             for rung in rungs:
                 began = time.perf_counter()
                 table, lexical, name = maker.stores(rung)
-                measured = measure(name, table, lexical, resolved, vectors, fusion(settings))
+                measured = measure(name, table, lexical, resolved, vectors, _how(settings, rung))
                 runs += measured.runs
                 if rung is rungs[0]:
                     record = make_record(settings, *published_index(storage, pointer), rows, measured)
@@ -164,7 +166,10 @@ class _Maker:
         shutil.rmtree(self._folder / "rung")
 
     def _document(self, rung: Rung, row: Row) -> list[index_rows.Row]:
-        document = Document.decode(self._documents.get([row.document])[row.document])
+        found = self._documents.get([row.document])
+        if row.document not in found:
+            raise StoreError(f"document {row.key} is not remembered any more", "Build the index again.")
+        document = Document.decode(found[row.document])
         chunks = split(document, row.title, rung.ruler, _chunker(self._settings))
         notes = self._noted(rung, document, row.title, chunks)
         if not rung.path:
@@ -208,7 +213,6 @@ class _Maker:
         waiting = [key for key in texts if key not in known]
         for start in range(0, len(waiting), EMBEDDED_AT_ONCE):
             some = waiting[start : start + EMBEDDED_AT_ONCE]
-            self._storage.doubt_vectors()
             remember_vectors(self._storage, self._vectors, self._embedder, {key: texts[key] for key in some})
         found = self._vectors.get(texts)
         return [index_rows.Vector(found[key].vector, found[key].runtime) if key else None for key in keys]
@@ -220,6 +224,14 @@ def _rungs(settings: Settings, sizes: Sequence[int]) -> list[Rung]:
     rungs = [Rung(PATH, True, None, ruler), Rung("bare", False, None, ruler)]
     rungs += [Rung(f"{name} note", True, maker, ruler) for name, maker in makers.items()]
     return rungs + [Rung(f"{PATH}, {size} tokens", True, None, open_ruler(settings, size)) for size in sizes]
+
+
+def _how(settings: Settings, rung: Rung) -> Fusion:
+    """Of a document's name and titles a bare rung sees nothing in BM25 either."""
+    how = fusion(settings)
+    if rung.path:
+        return how
+    return msgspec.structs.replace(how, weights=msgspec.structs.replace(how.weights, headings=0.0))
 
 
 def _writers(settings: Settings) -> list[str]:
