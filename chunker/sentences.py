@@ -52,16 +52,17 @@ def sentences(text: str) -> list[tuple[int, int]]:
 def _joined(text: str, before: tuple[int, int], start: int) -> bool:
     """Whether what begins at ``start`` still belongs to the sentence before it."""
     tail = text[max(before[0], before[1] - 40) : before[1]]
-    if "\n\n" in tail[len(tail.rstrip()) :]:
+    said = tail.rstrip()
+    if "\n\n" in tail[len(said) :]:
         return False
-    if not tail.strip():
+    if not said or _CONTINUES.match(text, start):
         return True
-    if _CONTINUES.match(text, start):
+    if said[-1] in "」』":
+        return bool(_QUOTE_PARTICLE.match(text, start))
+    if said[-1] != ".":
+        return False
+    word = said.split()[-1]
+    number_next = bool(_NUMBER_NEXT.match(text, start))
+    if _ABBREVIATION.search(word) and (number_next or not word.lower().endswith("etc.")):
         return True
-    if _ABBREVIATION.search(tail) and (_NUMBER_NEXT.match(text, start) or not tail.rstrip().lower().endswith("etc.")):
-        return True
-    if _SHORT.search(tail) and _NUMBER_NEXT.match(text, start):
-        return True
-    if tail.rstrip().endswith(("」", "』")) and _QUOTE_PARTICLE.match(text, start):
-        return True
-    return bool(_ORDINAL.search(tail) or _INITIAL.search(tail))
+    return bool((number_next and _SHORT.search(word)) or _ORDINAL.search(word) or _INITIAL.search(word))

@@ -13,7 +13,7 @@ Kept here, and tested as properties over generated trees and real files:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Final
 
@@ -110,12 +110,22 @@ class _Cutter:
         packs = list(pack(region.units, atoms, first, rest, headers))
         spans = [(one.atoms[0].start, one.atoms[-1].end) for one in packs]
         spans = [(start, start + len(self._text[start:end].rstrip())) for start, end in spans]
-        counts = self._ruler.count_all([self._text[start:end] for start, end in spans])
+        counts = self._counts(packs, spans)
         chunks = [
             self._chunk(region, one, span, tokens) for one, span, tokens in zip(packs, spans, counts, strict=True)
         ]
         fits = all(chunk.tokens <= max(1, self._budget(chunk.printed_path, chunk.header)) for chunk in chunks)
         return chunks if fits or share <= 0.1 else None
+
+    def _counts(self, packs: Sequence[Pack], spans: Sequence[Span]) -> list[int]:
+        """Tokens of each chunk's text: the sum over its atoms where that is exact, counted again otherwise."""
+        exact = [self._ruler.additive and not any(atom.cut for atom in one.atoms) for one in packs]
+        unsure = [self._text[start:end] for (start, end), sure in zip(spans, exact, strict=True) if not sure]
+        again = iter(self._ruler.count_all(unsure))
+        return [
+            sum(atom.tokens for atom in one.atoms) if sure else next(again)
+            for one, sure in zip(packs, exact, strict=True)
+        ]
 
     def _chunk(self, region: Region, packed: Pack, span: Span, tokens: int) -> Chunk:
         start, end = span

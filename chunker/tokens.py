@@ -7,9 +7,10 @@ than a block at a time, since one call over a text of 4 MB was measured to take 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tokenizers import Tokenizer
 
@@ -29,6 +30,8 @@ class Ruler:
     def __init__(self, tokenizer_file: Path, *, limit: int, special: int = 2, prefix: int = 0) -> None:
         data = tokenizer_file.read_bytes()
         self._tokenizer = Tokenizer.from_str(data.decode("utf-8"))
+        self.additive = _is_additive(json.loads(data))
+        """Whether a text's count is the sum over its parts, where it is cut at white space."""
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.limit = limit
@@ -50,6 +53,18 @@ class Ruler:
         """``[start, end)`` of each token in the text, in code points."""
         offsets: list[tuple[int, int]] = self._tokenizer.encode(text, add_special_tokens=False).offsets
         return offsets
+
+
+def _is_additive(tokenizer: Any) -> bool:
+    """Whether words between white space are tokenized each by itself, so that a sum over parts is exact."""
+    words = ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")
+    normalizers = ("BertNormalizer", "Lowercase", "StripAccents", "NFC", "NFKC", "NFD", "NFKD")
+    pre_tokenizer, normalizer = tokenizer.get("pre_tokenizer") or {}, tokenizer.get("normalizer") or {}
+    return (
+        tokenizer["model"]["type"] == "WordPiece"
+        and pre_tokenizer.get("type") in words
+        and normalizer.get("type", "NFC") in normalizers
+    )
 
 
 def _slabs(texts: Sequence[str]) -> Iterator[list[str]]:
