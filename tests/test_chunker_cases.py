@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes import pairs_tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from chunker.chunk import Chunk, embedded_text
 from chunker.sentences import sentences
@@ -154,3 +155,13 @@ def test_o15_closing_hashes_go_and_near_headings_stay_text(files: Path, tokenize
     last = [chunk for chunk in chunks if "Seven hashes" in chunk.text]
     assert last and "#No space, so not a heading" in "".join(chunk.text for chunk in chunks)
     assert last[0].heading_path[-1] == "F#"
+
+
+def test_counts_are_summed_only_where_that_is_exact(tokenizer: Path, tmp_path: Path) -> None:
+    assert Ruler(tokenizer, limit=9).additive
+    Tokenizer(models.BPE()).save(str(tmp_path / "bpe.json"))
+    assert not Ruler(tmp_path / "bpe.json", limit=9).additive
+    unsplit = Tokenizer.from_file(str(tokenizer))
+    unsplit.pre_tokenizer = pre_tokenizers.Metaspace()
+    unsplit.save(str(tmp_path / "unsplit.json"))
+    assert not Ruler(tmp_path / "unsplit.json", limit=9).additive
