@@ -27,10 +27,11 @@ from enrich.context import Windows, WindowSettings
 from enrich.embedder import Embedder
 from enrich.memo import Memo, VectorMemo, memory_key
 from enrich.note import Note, fit
-from flows.evaluate import COMPARED_K, check_page, finish
+from flows.evaluate import COMPARED_K, finish
 from flows.golden_sets import resolve, texts_of
 from flows.measuring import make_record, measure, published_index, worst_questions
 from flows.notes import NoteMaker, open_notes
+from flows.page import check_page
 from flows.ruler import open_ruler
 from flows.searching import fusion, open_query_embedder, published
 from flows.settings import Settings

@@ -154,14 +154,21 @@ def search(
 @_clearly
 def inspect(
     file: Annotated[Path, typer.Argument(help="The file to look at.")],
+    html: Annotated[Path | None, typer.Option("--html", help="Write what is shown as a page to this file.")] = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Parse and cut one file, and write nothing."""
     from flows import printing
     from flows.inspecting import inspect_file
+    from flows.page import check_page, write_page
 
+    check_page(html)
     found = inspect_file(file, load_settings(config))
+    if html:
+        from flows.inspection_page import page
+
+        write_page(html, page(found, file.name))
     _finish(found, as_json, lambda: printing.inspection(found))
     if found["document"]["status"] in ("failed", "unsupported"):
         raise typer.Exit(SOME_FAILED)

@@ -9,6 +9,7 @@ import msgspec
 
 from flows.golden_sets import resolve, texts_of
 from flows.measuring import PUBLISHED, corpus_digest, make_record, measure, published_index, worst_questions
+from flows.page import check_page, write_page
 from flows.searching import fusion, open_query_embedder, published
 from flows.settings import Settings
 from indexes.evaluation.golden import load_golden
@@ -63,7 +64,7 @@ def finish(storage: Storage, record: Record, other: Record | None, html: Path | 
     if html:
         from flows.evaluation_page import page
 
-        _write_page(html, page(record, comparison, other.id if other else ""))
+        write_page(html, page(record, comparison, other.id if other else ""))
     found: dict[str, Any] = msgspec.to_builtins(record)
     for name in ("questions", "examples"):
         del found[name]
@@ -89,20 +90,3 @@ def find_record(storage: Storage, name: str) -> Record:
         raise UsageError(f"index {storage.address} has no kept evaluation", "Evaluate it once without --against.")
     own = storage.evaluations() / f"{name}.json"
     return read_record(own if own.is_file() else Path(name))
-
-
-def check_page(path: Path | None) -> None:
-    """Check, before anything is measured, that a page has a folder to be written to.
-
-    Raises:
-        UsageError: when it has none.
-    """
-    if path is not None and not path.parent.is_dir():
-        raise UsageError(f"the page {path} cannot be written: there is no such folder", "Name another file.")
-
-
-def _write_page(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"the page {path} cannot be written: {error.strerror}", "Name another file.") from error

@@ -1,23 +1,15 @@
 """The report of an evaluation as a page that is read in a browser, kept beside others and sent to others.
 
-Kept here: the page is one file that fetches nothing and runs no script, and says so to the browser; whatever comes from
-documents, questions and names is text and never markup; and the same record gives the same page.
+Kept by ``flows/page.py``: the page fetches nothing and runs no script, and nothing that it shows becomes markup.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from importlib import resources
 from typing import Any, Final
 
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
-
 from flows import evaluation_charts as charts
+from flows.page import render
 from indexes.evaluation.reading import CHANCE
 from indexes.evaluation.record import Group, Record, Run
 
@@ -28,9 +20,6 @@ NAMED: Final = 20  # questions named in a comparison
 LISTED: Final = 100  # questions named of a channel
 PREVIEW: Final = 400  # characters of a text that stand outside its <details>
 LONG: Final = 220  # characters from which a text has one
-
-# What no text of a page may hold: halves of characters, which cannot be written, and control characters.
-_UNFIT: Final = re.compile("[\ud800-\udfff\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def page(record: Record, comparison: Mapping[str, Any] | None = None, against: str = "") -> str:
@@ -43,40 +32,24 @@ def page(record: Record, comparison: Mapping[str, Any] | None = None, against: s
     Returns:
         HTML that can be written as UTF-8; a letter that cannot is U+FFFD.
     """
-    style = _file("evaluation.css")
-    found = _environment().from_string(_file("evaluation.html.j2"))
-    html = found.render(
-        record=record,
-        style=Markup(style),
-        style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
-        stale=_ids(record.golden.get("stale")),
-        unanswerable=_count(record.golden.get("unanswerable")),
-        questions={one.id: one.question for one in record.questions},
-        comparison=_comparison(comparison),
-        against=against,
+    values = {
+        "record": record,
+        "stale": _ids(record.golden.get("stale")),
+        "unanswerable": _count(record.golden.get("unanswerable")),
+        "questions": {one.id: one.question for one in record.questions},
+        "comparison": _comparison(comparison),
+        "against": against,
         **_first_variant(record),
         **_ladder(record.runs),
-        channels=_channels(record.channels),
-        lengths=_lengths(record.lengths),
-        main_k=MAIN,
-        named=NAMED,
-        listed=LISTED,
-        preview=PREVIEW,
-        long=LONG,
-    )
-    return _UNFIT.sub("\ufffd", html)
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"share": _share, "signed": _signed, "whole": _whole, "counted": _counted, "p": _p}
-    return environment
-
-
-@cache
-def _file(name: str) -> str:
-    return resources.files("flows").joinpath("pages", name).read_text(encoding="utf-8")
+        "channels": _channels(record.channels),
+        "lengths": _lengths(record.lengths),
+        "main_k": MAIN,
+        "named": NAMED,
+        "listed": LISTED,
+        "preview": PREVIEW,
+        "long": LONG,
+    }
+    return render("evaluation", values, {"share": _share, "signed": _signed, "p": _p})
 
 
 def _first_variant(record: Record) -> dict[str, Any]:
@@ -229,14 +202,6 @@ def _signed(value: float | None) -> str:
         return "–"
     text = f"{value:+.3f}"
     return "0.000" if float(text) == 0 else text.replace("-", "−")
-
-
-def _whole(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _counted(value: int, noun: str) -> str:
-    return f"{_whole(value)} {noun}" + ("" if value == 1 else "s")
 
 
 def _p(value: float) -> str:

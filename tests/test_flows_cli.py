@@ -67,6 +67,7 @@ def test_every_command_has_a_help_text() -> None:
         (["search", "x", "--expand", "page"], "'page' is not section"),
         (["status", "--index", "s3://bucket/index"], "not supported yet"),
         (["inspect", "nowhere.md"], "cannot be read"),
+        (["inspect", "a.txt", "--html", "no/page.html"], "there is no such folder"),
         (["evaluate", "nowhere.jsonl"], "cannot be read"),
         (["evaluate", "a.txt"], "a.txt:1: no golden question"),
         (["evaluate", "a.txt", "--ablate", "--against", "last"], "records of a published index"),
