@@ -48,8 +48,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         siblings: titles of sections beside the chunk's, in reading order.
         before, after: neighbouring text within the section: ``before + text + after`` is one piece of the document.
         text: the chunk's text.
-        opening: the first sentence of the section where it does not stand in the chunk; it goes into extractive
-            notes only, never into a prompt.
+        opening: the first sentence of the section where it does not stand in the chunk, of a document without
+            sections none; it goes into extractive notes only, never into a prompt.
     """
 
     title: str
@@ -136,6 +136,8 @@ class Windows:
         return tuple(title for index in near if (title := _shorten(nodes[index].title or "", self._settings.title)))
 
     def _opening(self, section: int, chunk: Chunk) -> str:
+        if section == ROOT:  # the first words of a whole document place nothing: a licence, a title, a preface
+            return ""
         if section not in self._openings:
             self._openings[section] = self._first_sentence(section)
         start, sentence = self._openings[section]

@@ -150,7 +150,7 @@ def test_a_chunk_outside_any_section_has_a_window():
     document = builder.finish(media_type="text/plain")
     chunk = Chunk(start=15, end=29, text="Second of all.", section_end=29)
     assert window(document, "notes.txt", chunk) == Window(
-        title="notes.txt", text="Second of all.", before="First of all.\n\n", opening="First of all."
+        title="notes.txt", text="Second of all.", before="First of all.\n\n"
     )
 
 
