@@ -64,8 +64,8 @@ _OFFERS: Final = re.compile(
 )
 # Words about the passage in place of words of it: the same before every note, they would make all notes alike.
 _FRAME: Final = re.compile(
-    r"^(?:this|the) (?:passage|text|excerpt) (?:is about|describes|discusses|explains|details|tells (?:the story )?(?:of|about)"
-    r"|talks about|provides an? (?:detailed )?(?:account|description|overview) of)\s+(?=\w)",
+    r"^(?:this|the) (?:passage|text|excerpt) (?:is about|describes|discusses|explains|details|talks about"
+    r"|tells (?:the story )?(?:of|about)|provides an? (?:detailed )?(?:account|description|overview) of)\s+(?=\w)",
     re.IGNORECASE,
 )
 _REFUSES: Final = re.compile(
