@@ -75,8 +75,11 @@ check: models ## What CI runs: formatter, linter, types, import contracts, tests
 	@$(BIN)/python -m pytest -m 'not slow'
 
 DATA ?= ../shared
-bench: models ## Measure again what the README claims of quality; DATA=folder with bench/ and corpora/
+bench: models ## Measure again what the README claims (an hour and more); DATA=folder with bench/ and corpora/
+	@$(BIN)/gristmill models fetch --notes llm
 	@$(BIN)/python tests/benchmarks/quality.py $(DATA) .bench
+	@$(BIN)/python tests/benchmarks/books.py $(DATA)/corpora/ancient-history/books --vectors-for 10657.txt
+	@$(BIN)/python tests/benchmarks/notes.py $(addprefix $(DATA)/corpora/ancient-history/books/,10657.txt 10706.txt 674.txt)
 
 format: $(READY) ## Format the code and sort its imports
 	@$(BIN)/ruff check --fix-only --quiet .
