@@ -187,6 +187,7 @@ def test_a_real_kill_among_real_notes_loses_at_most_one_batch(tmp_path: Path) ->
     time.sleep(2)  # into the second batch
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    process.stderr.close()
     assert not (tmp_path / "index" / "pointer.json").exists()
     kept = len(Memo(Storage(str(tmp_path / "index")).memory(), "notes"))
     assert kept == LLMNotes.flush
