@@ -73,6 +73,11 @@ def prefix(note: str, chunk: Chunk) -> str:
     return "".join(f"{part}\n" for part in parts if part)
 
 
+def locator(key: str, chunk: Chunk) -> str:
+    """The citation a person would write: the base name of the document's key, then where in it."""
+    return PATH_SEPARATOR.join(part for part in (key.rsplit("/", 1)[-1], chunk.place) if part)
+
+
 def embedded_text(note: str, chunk: Chunk) -> str:
     """The text that goes to the embedder, to BM25 and to a reranker."""
     return prefix(note, chunk) + chunk.text

@@ -179,8 +179,7 @@ def _from_hub(source: HubSource, model: Model, work: Path, report: Report) -> No
             target = work / "model" / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
             Path(got).rename(target)
-    except Exception as error:
-        # Whatever the hub's library or its transport raises is the same to us: this source has failed, and says why.
+    except Exception as error:  # whatever the hub's library or its transport raises: this source failed, and says why
         raise SourceFailed(_one_line(error)) from error
 
 

@@ -103,21 +103,13 @@ def _check(folder: Path) -> None:
 
 
 def _load(folder: Path, device: str | None) -> Any:
-    import torch
     from sentence_transformers import CrossEncoder
 
-    from enrich.sentence_transformers_runtime import no_progress_bar, torch_device
+    from enrich.sentence_transformers_runtime import load_offline, torch_device
 
     place = torch_device(device)
     try:
-        with no_progress_bar():
-            network = CrossEncoder(
-                str(folder),
-                device=str(place),
-                local_files_only=True,
-                trust_remote_code=False,
-                model_kwargs={"dtype": torch.float32},
-            )
+        network = load_offline(CrossEncoder, folder, place)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError(f"reranker {folder} cannot be loaded by sentence-transformers: {error}", _REMEDY) from error
     if network.num_labels != 1:
@@ -125,7 +117,6 @@ def _load(folder: Path, device: str | None) -> Any:
     missing = _untrained(folder, network.model)
     if missing:
         raise ModelError(f"reranker {folder}: its weights lack {', '.join(missing)}", _REMEDY)
-    network.eval()
     return network
 
 

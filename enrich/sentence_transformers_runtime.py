@@ -6,11 +6,11 @@ model sees the token ids it is given and no others; and normalization is left to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from enrich.embedder import Provenance, Vectors
 from enrich.models import EmbedderModel
 from parsers.errors import ModelError
 
+Network = TypeVar("Network", bound=torch.nn.Module)
 LIBRARIES: Final = ("sentence-transformers", "torch", "transformers")
 
 
@@ -75,23 +76,28 @@ class SentenceTransformersRuntime:
         return vectors
 
 
+def load_offline(kind: Callable[..., Network], folder: Path, device: torch.device) -> Network:
+    """A network of sentence-transformers from a folder, in single precision: nothing is fetched, no code of it run."""
+    with no_progress_bar():
+        network = kind(
+            str(folder),
+            device=str(device),
+            local_files_only=True,
+            trust_remote_code=False,
+            model_kwargs={"dtype": torch.float32},
+        )
+    network.eval()
+    return network
+
+
 def _load(model: EmbedderModel, folder: Path, device: torch.device) -> SentenceTransformer:
     try:
-        with no_progress_bar():
-            network = SentenceTransformer(
-                str(folder),
-                device=str(device),
-                local_files_only=True,
-                trust_remote_code=False,
-                model_kwargs={"dtype": torch.float32},
-            )
+        return load_offline(SentenceTransformer, folder, device)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError(
             f"{model.name} in {folder} cannot be loaded by sentence-transformers: {error}",
             "Check the registry's list of its files, and that its version of the library can read it.",
         ) from error
-    network.eval()
-    return network
 
 
 def _check(model: EmbedderModel, folder: Path, network: SentenceTransformer) -> None:

@@ -13,15 +13,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 import lancedb
 import msgspec
 
-from chunker.chunk import PATH_SEPARATOR, Chunk
-from chunker.split import ChunkerSettings, split
+from chunker.chunk import Chunk, locator
+from chunker.split import split
 from chunker.tokens import Ruler
 from enrich.context import Windows, WindowSettings
 from enrich.embedder import Embedder
@@ -32,7 +31,7 @@ from flows.golden_sets import resolve, texts_of
 from flows.measuring import make_record, measure, published_index, worst_questions
 from flows.notes import NoteMaker, open_notes
 from flows.page import check_page
-from flows.ruler import open_ruler
+from flows.ruler import chunker_settings, open_ruler
 from flows.searching import fusion, open_query_embedder, published
 from flows.settings import Settings
 from flows.vectors import remember_vectors
@@ -51,7 +50,6 @@ from parsers.document import Document
 from parsers.errors import StoreError, UsageError
 
 PATH: Final = "heading path"
-EMBEDDED_AT_ONCE: Final = 512
 BATCH_BYTES: Final = 8_000_000  # of documents whose chunks are held at a time
 
 
@@ -171,17 +169,16 @@ class _Maker:
         if row.document not in found:
             raise StoreError(f"document {row.key} is not remembered any more", "Build the index again.")
         document = Document.decode(found[row.document])
-        chunks = split(document, row.title, rung.ruler, _chunker(self._settings))
+        chunks = split(document, row.title, rung.ruler, chunker_settings(self._settings))
         notes = self._noted(rung, document, row.title, chunks)
         if not rung.path:
             chunks = [msgspec.structs.replace(one, heading_path=(), printed_path=()) for one in chunks]
-        base = row.key.rsplit("/", 1)[-1]
         return index_rows.document_rows(
             row.document_id,
             row.key,
             chunks,
             notes=notes,
-            locators=[PATH_SEPARATOR.join(part for part in (base, one.place) if part) for one in chunks],
+            locators=[locator(row.key, one) for one in chunks],
             unknown_tokens=[0] * len(chunks),
             labels=row.labels,
         )
@@ -202,19 +199,10 @@ class _Maker:
 
     def _embedded(self, rows: Sequence[index_rows.Row]) -> list[index_rows.Vector | None]:
         """A vector for each row of a document that gets them, from the memory where it has one."""
-        patterns = self._settings.vectors_for
-        keys = [
-            memory_key(row.embedded_text, self._embedder.fingerprint)
-            if any(fnmatchcase(row.key, pattern) for pattern in patterns)
-            else ""
-            for row in rows
-        ]
+        embeds = self._settings.embeds
+        keys = [memory_key(row.embedded_text, self._embedder.fingerprint) if embeds(row.key) else "" for row in rows]
         texts = {key: row.embedded_text for key, row in zip(keys, rows, strict=True) if key}
-        known = self._vectors.known(texts)
-        waiting = [key for key in texts if key not in known]
-        for start in range(0, len(waiting), EMBEDDED_AT_ONCE):
-            some = waiting[start : start + EMBEDDED_AT_ONCE]
-            remember_vectors(self._storage, self._vectors, self._embedder, {key: texts[key] for key in some})
+        remember_vectors(self._storage, self._vectors, self._embedder, texts)
         found = self._vectors.get(texts)
         return [index_rows.Vector(found[key].vector, found[key].runtime) if key else None for key in keys]
 
@@ -238,10 +226,6 @@ def _how(settings: Settings, rung: Rung) -> Fusion:
 def _writers(settings: Settings) -> list[str]:
     """Kinds of notes on the ladder: those by the LLM where the settings ask for them."""
     return ["extractive", "llm"] if settings.notes == "llm" else ["extractive"]
-
-
-def _chunker(settings: Settings) -> ChunkerSettings:
-    return ChunkerSettings(note_reserve=settings.note_reserve, path_share=settings.path_share)
 
 
 def _batches(rows: Sequence[Row]) -> Iterator[list[Row]]:

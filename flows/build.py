@@ -80,7 +80,12 @@ def list_documents(shop: Workshop, options: BuildOptions) -> Plan:
     """The source's listing against the catalog."""
     with shop.report.timed("list"):
         plan = make_plan(shop, new_source=options.new_source)
-    _removals(shop, plan, options)
+    removals = gates.Gates(shop.report, force=options.force or options.allow_deletes)
+    try:  # before the work: what is to be refused is refused at once
+        removals.through("removals", lambda: gates.check_removals(plan, shop.settings.guards), forcible=True)
+    except GateRefused:
+        _show_gates(shop)
+        raise
     for row in plan.unchanged:
         shop.note_status(row)
     shop.report.documents["unchanged"] += len(plan.unchanged)
@@ -167,7 +172,6 @@ def gate(shop: Workshop, plan: Plan, options: BuildOptions) -> RecallGate | None
             passed.through("fingerprint", lambda: shop.draft.check_fingerprint(shop.runtimes()))
             passed.through("vectors", lambda: gates.check_vectors(shop))
             passed.through("text", lambda: gates.check_some_text(shop))
-            _removals(shop, plan, options)
             passed.through("failures", lambda: gates.check_failures(shop, plan.listed), forcible=True)
             if recall:
                 passed.through("recall", recall.check, forcible=True)
@@ -191,16 +195,6 @@ def publish(shop: Workshop, recall: RecallGate | None) -> None:
             recall.keep(pointer)
     with shop.report.timed("tidy"):
         shop.tidy()
-
-
-def _removals(shop: Workshop, plan: Plan, options: BuildOptions) -> None:
-    """Before the work as well as after it: what is to be refused is refused at once."""
-    passed = gates.Gates(shop.report, force=options.force or options.allow_deletes)
-    try:
-        passed.through("removals", lambda: gates.check_removals(plan, shop.settings.guards), forcible=True)
-    except GateRefused:
-        _show_gates(shop)
-        raise
 
 
 def _show_gates(shop: Workshop) -> None:

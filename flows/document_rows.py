@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from chunker.chunk import PATH_SEPARATOR, Chunk, document_id
+from chunker.chunk import Chunk, document_id, locator
 from enrich.memo import Embedding
 from flows.plan import Entry
 from flows.workshop import Workshop
@@ -50,7 +50,7 @@ def document_rows(
         entry.key,
         chunks,
         notes=notes,
-        locators=[PATH_SEPARATOR.join(part for part in (entry.base_name, chunk.place) if part) for chunk in chunks],
+        locators=[locator(entry.key, chunk) for chunk in chunks],
         unknown_tokens=[embedding.unknown if embedding else 0 for embedding in embeddings],
         labels=entry.labels,
     )

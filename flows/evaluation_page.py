@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from flows import evaluation_charts as charts
 from flows.page import render
-from indexes.evaluation.reading import CHANCE
+from indexes.evaluation.reading import verdict
 from indexes.evaluation.record import Group, Record, Run
 
 LADDER: Final = (1, 5, 10, 20, 50, 100)  # depths of the table of all runs
@@ -151,8 +151,7 @@ def _comparison(comparison: Mapping[str, Any] | None) -> list[dict[str, Any]] | 
     rows = []
     for name, one in comparison.items():
         low, high = one["interval"]
-        verdict = "within chance" if one["p"] >= CHANCE else "better" if one["difference"] > 0 else "worse"
-        rows.append({"name": name, "low": low, "high": high, "verdict": verdict, **one})
+        rows.append({"name": name, "low": low, "high": high, "verdict": verdict(one["p"], one["difference"]), **one})
     return rows
 
 

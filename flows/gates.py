@@ -137,7 +137,7 @@ def check_vectors(shop: Workshop) -> str:
         standing = sample(standing, names, shop.draft.revision)
     figure = f"{count} vectors"
     probes = sorted({name for _, name in [*standing, *shop.sampled]})
-    if not probes or not (shop.report.work["embedded"] or shop.storage.vectors_doubted):
+    if not probes or not shop.storage.vectors_doubted:
         return figure
     cosine, worst = _least_cosine(shop, table, probes)
     if not cosine >= LEAST_COSINE:

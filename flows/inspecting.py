@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from chunker.chunk import PATH_SEPARATOR, Chunk, chunk_ids, document_id
-from chunker.split import ChunkerSettings, split
-from flows.ruler import open_ruler
+from chunker.chunk import Chunk, chunk_ids, document_id, locator
+from chunker.split import split
+from flows.ruler import chunker_settings, open_ruler
 from flows.settings import Settings
 from parsers.document import Document, Node
 from parsers.errors import SourceError
@@ -28,9 +28,8 @@ def inspect_file(file: Path, settings: Settings) -> dict[str, Any]:
     except OSError as error:
         raise SourceError(f"{file} cannot be read: {error.strerror}", "Check the path.") from error
     document = read(file.name, data)
-    chunker = ChunkerSettings(note_reserve=settings.note_reserve, path_share=settings.path_share)
     title = document.title or file.name
-    chunks = split(document, title, open_ruler(settings), chunker) if document.nodes else []
+    chunks = split(document, title, open_ruler(settings), chunker_settings(settings)) if document.nodes else []
     ids = chunk_ids(document_id(settings.source_name, file.name), chunks)
     return {
         "document": _document(document),
@@ -65,7 +64,7 @@ def _chunk(name: str, chunk: Chunk, chunk_id: str) -> dict[str, Any]:
         "heading_path": list(chunk.heading_path),
         "printed_path": list(chunk.printed_path),
         "header": chunk.header,
-        "locator": PATH_SEPARATOR.join(part for part in (name, chunk.place) if part),
+        "locator": locator(name, chunk),
         "tokens": chunk.tokens,
         "cut": chunk.cut,
     }

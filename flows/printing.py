@@ -25,6 +25,8 @@ def build(report: dict[str, Any]) -> None:
     _say("documents  " + _pairs(documents))
     _say("chunks     " + _pairs(chunks))
     _say("work       " + _pairs(work))
+    if any(report["notes"].values()):
+        _say("notes      " + _pairs(report["notes"]))
     _say("seconds    " + ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report["seconds"].items()))
     if report["truncated"]:
         _say(f"truncated  {report['truncated']:,} texts are over the embedder's limit: their ends are in no vector")

@@ -9,8 +9,12 @@ without a word; and what was measured is kept as a record, of a refused build to
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from flows.golden_sets import GoldenSet, resolve, texts_of
 from flows.measuring import PUBLISHED, Measured, make_record, measure, published_index
@@ -71,11 +75,18 @@ class RecallGate:
 
     def _measure_draft(self, golden: GoldenSet) -> Measured:
         shop = self._shop
-        vectors = None
-        if shop.draft.table.count_vectors():
-            vectors = shop.embedder.encode(golden.texts, "query").vectors
+        vectors = self._vectors(golden) if shop.draft.table.count_vectors() else None
         lexical = LexicalIndex.open(shop.storage.lexical(shop.draft.generation, shop.draft.revision))
         return measure(PUBLISHED, shop.draft.table, lexical, golden, vectors, fusion(shop.settings))
+
+    @cached_property
+    def _embedded(self) -> dict[str, npt.NDArray[np.float32]]:
+        """The vector of each question by today's embedder."""
+        texts = [one.question for one in self._questions]
+        return dict(zip(texts, self._shop.embedder.encode(texts, "query").vectors, strict=True))
+
+    def _vectors(self, golden: GoldenSet) -> npt.NDArray[np.float32]:
+        return np.stack([self._embedded[text] for text in golden.texts])
 
     def _check_stale(self, golden: GoldenSet) -> None:
         total = len(golden.asked) + len(golden.stale)
@@ -127,8 +138,11 @@ class RecallGate:
             table, lexical = open_stores(shop.storage, pointer)
             vectors = None
             if pointer.counts["vectors"]:
-                embedder = shop.embedder if shop.continues else open_query_embedder(shop.settings, pointer)
-                vectors = embedder.encode(golden.texts, "query").vectors
+                vectors = (
+                    self._vectors(golden)
+                    if shop.continues
+                    else open_query_embedder(shop.settings, pointer).encode(golden.texts, "query").vectors
+                )
         except (StoreError, ModelError) as error:
             kept = self._kept(pointer, golden.asked)
             return ((kept, answers), "") if kept else (None, error.message)

@@ -42,6 +42,8 @@ class BuildReport(msgspec.Struct, kw_only=True):
         chunks: ``total`` now; ``added``, ``removed`` in this build (a rewritten chunk counts as neither).
         work: what was really done: ``fetched``, ``parsed``, ``chunked`` in documents; ``notes``, ``embedded`` in
             texts; ``rows_written`` in rows.
+        notes: chunks of the documents that were looked at, by what became of their note: ``written``; ``rejected`` by
+            the checks; ``none``, where there is nothing to say; ``missing``, still to be made. All 0 without notes.
         truncated: embedded texts over the embedder's limit, whose ends are in no vector.
         unknown: documents with more unknown tokens than the settings allow without a word.
         seconds: by stage; ``total`` from the start of the command.
@@ -61,6 +63,9 @@ class BuildReport(msgspec.Struct, kw_only=True):
         default_factory=lambda: dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
     )
     failures: list[Failure] = msgspec.field(default_factory=list)
+    notes: dict[str, int] = msgspec.field(
+        default_factory=lambda: dict.fromkeys(("written", "rejected", "none", "missing"), 0)
+    )
     truncated: int = 0
     unknown: list[UnknownTokens] = msgspec.field(default_factory=list)
     checks: dict[str, str] = msgspec.field(default_factory=dict)

@@ -1,14 +1,22 @@
-"""The ruler that the settings name: a model's tokenizer and its limit."""
+"""What the settings say of cutting: the ruler, a model's tokenizer and its limit, and the chunker's own settings."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from chunker.split import ChunkerSettings
 from chunker.tokens import Ruler
 from enrich.embedder import TokenCutter
 from enrich.models import ModelFolder, load_registry
 from flows.settings import Settings
 from parsers.errors import UsageError
 
-SMALLEST = 16  # tokens of text that a chunk must have room for
+SMALLEST: Final = 16  # tokens of text that a chunk must have room for
+
+
+def chunker_settings(settings: Settings) -> ChunkerSettings:
+    """What decides the cuts besides document and ruler."""
+    return ChunkerSettings(note_reserve=settings.note_reserve, path_share=settings.path_share)
 
 
 def open_ruler(settings: Settings, limit: int | None = None) -> Ruler:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,6 +95,10 @@ class Settings(BaseSettings):
     batch_bytes: int = Field(8_000_000, ge=1, description="bytes of documents worked on at a time")
     batch_documents: int = Field(500, ge=1, description="documents worked on at a time")
     guards: Guards = Guards()
+
+    def embeds(self, key: str) -> bool:
+        """Whether a document gets vectors."""
+        return any(fnmatchcase(key, pattern) for pattern in self.vectors_for)
 
     @classmethod
     def settings_customise_sources(

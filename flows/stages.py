@@ -26,8 +26,6 @@ from indexes.rows import to_table
 from parsers.document import Document
 from parsers.registry import fingerprint, media_type, read
 
-FLUSH: Final = 512  # texts embedded before their vectors are written to the memory
-
 _CHUNKS: Final = msgspec.json.Decoder(list[Chunk])
 _NOTE: Final = msgspec.json.Decoder(Note)
 
@@ -110,25 +108,26 @@ def note(shop: Workshop, batch: list[Entry]) -> None:
         shop.note_memo.put(made)
         shop.report.work["notes"] += len(keys)
         shop.progress.noted(len(keys), time.perf_counter() - begun)
-    finished = shop.note_memo.known(windows)
+    finished = {key: _NOTE.decode(value).outcome for key, value in shop.note_memo.get(windows).items()}
     for entry in batch:
         entry.unfinished = any(key not in finished for key in entry.notes)
+        for key in entry.notes:
+            shop.report.notes[finished.get(key, "missing")] += 1
 
 
 def embed(shop: Workshop, batch: list[Entry]) -> None:
-    """Vectors into the memory, a few hundred at a time, so that a kill loses no more."""
+    """Vectors into the memory."""
     texts: dict[str, str] = {}
     notes = _notes(shop, batch)
     for entry, chunks in _with_chunks(shop, batch):
         texts.update((_vector_key(shop, text), text) for text in _texts(shop, entry, chunks, notes[entry.key]))
-    known = shop.vectors.known(texts) if texts else set()
-    missing = [key for key in texts if key not in known]
-    for start in range(0, len(missing), FLUSH):
-        keys = missing[start : start + FLUSH]
-        begun = time.perf_counter()
-        remember_vectors(shop.storage, shop.vectors, shop.embedder, {key: texts[key] for key in keys})
-        shop.report.work["embedded"] += len(keys)
-        shop.progress.embedded(len(keys), time.perf_counter() - begun)
+
+    def done(count: int, seconds: float) -> None:
+        shop.report.work["embedded"] += count
+        shop.progress.embedded(count, seconds)
+
+    if texts:
+        remember_vectors(shop.storage, shop.vectors, shop.embedder, texts, done)
 
 
 def write(shop: Workshop, batch: list[Entry]) -> None:

@@ -7,7 +7,8 @@ vectors last passed is in doubt, whoever made it and however that ended, until t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 from typing import Final
 
@@ -18,20 +19,35 @@ from enrich.memo import Embedding, Memo, VectorMemo
 from indexes.storage import Storage
 
 RUNTIMES: Final = "runtimes"  # table of the memory: what each runtime was, by the id of its provenance
+FLUSH: Final = 512  # texts embedded before their vectors are written to the memory
 PROBES: Final = 16  # vectors in a sample; a wrong pooling or prefix shows in each of them
 
 Sample = list[tuple[str, str]]
 
 
-def remember_vectors(storage: Storage, memo: VectorMemo, embedder: Embedder, texts: Mapping[str, str]) -> str:
-    """Embed texts and remember their vectors.
+def remember_vectors(
+    storage: Storage,
+    memo: VectorMemo,
+    embedder: Embedder,
+    texts: Mapping[str, str],
+    done: Callable[[int, float], None] = lambda texts, seconds: None,
+) -> None:
+    """Embed those texts whose vectors are not remembered, a few hundred at a time, so that a kill loses no more.
 
     Args:
-        texts: by memory key; some hundreds.
-
-    Returns:
-        The id of the provenance.
+        texts: by memory key.
+        done: is told how many more were embedded, in how many seconds.
     """
+    known = memo.known(texts)
+    missing = [key for key in texts if key not in known]
+    for start in range(0, len(missing), FLUSH):
+        keys = missing[start : start + FLUSH]
+        begun = time.perf_counter()
+        _remember(storage, memo, embedder, {key: texts[key] for key in keys})
+        done(len(keys), time.perf_counter() - begun)
+
+
+def _remember(storage: Storage, memo: VectorMemo, embedder: Embedder, texts: Mapping[str, str]) -> None:
     storage.doubt_vectors()
     encoded = embedder.encode(list(texts.values()))
     provenance = embedder.provenance
@@ -42,7 +58,6 @@ def remember_vectors(storage: Storage, memo: VectorMemo, embedder: Embedder, tex
             for i, key in enumerate(texts)
         }
     )
-    return provenance.id
 
 
 def sample(so_far: Sample, names: Iterable[str], revision: int) -> Sample:

@@ -19,7 +19,7 @@ from enrich.memo import Memo, VectorMemo, memory_key
 from enrich.models import ModelFolder, Registry, load_registry
 from flows.notes import NoteMaker, open_notes
 from flows.report import BuildReport, Failure, Progress, UnknownTokens
-from flows.ruler import open_ruler
+from flows.ruler import chunker_settings, open_ruler
 from flows.settings import Settings
 from flows.sources import Source, open_source
 from flows.vectors import RUNTIMES, Sample
@@ -112,7 +112,7 @@ class Workshop:
     @cached_property
     def chunker(self) -> ChunkerSettings:
         """The chunker's settings."""
-        return ChunkerSettings(note_reserve=self.settings.note_reserve, path_share=self.settings.path_share)
+        return chunker_settings(self.settings)
 
     @cached_property
     def chunker_fingerprint(self) -> str:
@@ -199,7 +199,7 @@ class Workshop:
 
     def embeds(self, key: str) -> bool:
         """Whether a document gets vectors."""
-        return any(fnmatchcase(key, pattern) for pattern in self.settings.vectors_for)
+        return self.settings.embeds(key)
 
     def labels(self, key: str) -> list[str]:
         """The labels that the settings give a document."""

@@ -184,7 +184,8 @@ class Searcher:
             query: any text.
             mode: ``hybrid``, ``dense`` or ``bm25``.
             filters: conditions as :mod:`indexes.filters` reads them; all of them hold.
-            depth: hits asked of each channel; by default what the fusion says.
+            depth: hits asked of each channel at first, and more where copies fill them; by default what the fusion
+                says.
 
         Raises:
             UsageError: as :meth:`channels` says, or when a filter or a number makes no sense.
@@ -199,8 +200,9 @@ class Searcher:
             return []
         wanted = max(k, self._rerank_depth)
         deep = max(wanted, depth or self._fusion.depth or max(DEPTH, DEPTH_FACTOR * k))
+        vector = self._embed_query(text) if "dense" in asked and self._embed_query is not None else None
         while True:
-            rankings = {channel: self._ask(channel, text, deep, where) for channel in asked}
+            rankings = {channel: self._ask(channel, text, vector, deep, where) for channel in asked}
             fused = fuse(list(rankings.values()), self._fusion.k) if len(rankings) > 1 else rankings[asked[0]]
             found = self._folded(fused, wanted)
             # So many copies of a text can stand first that they are all there is: then ask deeper.
@@ -211,11 +213,18 @@ class Searcher:
             found = self._reranked(self._reranker, text, found)
         return _hits(found[:k], rankings)
 
-    def _ask(self, channel: Channel, query: str, depth: int, where: Sequence[Filter]) -> Ranking:
+    def _ask(
+        self,
+        channel: Channel,
+        query: str,
+        vector: npt.NDArray[np.float32] | None,
+        depth: int,
+        where: Sequence[Filter],
+    ) -> Ranking:
         if channel == "bm25":
             return self._lexical.search(query, depth, where, self._fusion.weights)
-        assert self._embed_query is not None
-        return self._table.dense(self._embed_query(query), depth, to_sql(where))
+        assert vector is not None
+        return self._table.dense(vector, depth, to_sql(where))
 
     def _folded(self, ranking: Ranking, wanted: int) -> list[_Found]:
         """The first ``wanted`` distinct texts of a ranking, with the copies that rank before the next one."""

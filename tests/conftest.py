@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import install_letters
+from fakes import install_letters, pairs_tokenizer
 from hypothesis import settings as hypothesis
 
 from flows.settings import Settings, load_settings, prepare_environment
@@ -30,6 +30,14 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the data folder {folder.name}/ beside the project, which is not there")
     return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer of two letters a token."""
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    pairs_tokenizer().save(str(path))
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-from fakes import pairs_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from chunker.chunk import Chunk, embedded_text
@@ -18,14 +17,6 @@ from parsers.document import Document
 from parsers.registry import read
 
 NO_RESERVE = ChunkerSettings(note_reserve=0)
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tokenizer of two letters a token."""
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    pairs_tokenizer().save(str(path))
-    return path
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fakes import pairs_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,14 +19,6 @@ from chunker.tokens import Ruler
 from parsers.document import ROOT, Document, TreeBuilder, leaves, left_out
 
 NO_RESERVE = ChunkerSettings(note_reserve=0)
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tokenizer of two letters a token."""
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    pairs_tokenizer().save(str(path))
-    return path
 
 
 def ruler(tokenizer: Path, limit: int) -> Ruler:

@@ -13,7 +13,7 @@ from conftest import Workspace
 from fakes import LettersRuntime
 
 from enrich.memo import Memo
-from flows import stages
+from flows import vectors
 from flows.searching import published
 from indexes.generation import open_stores, published_catalog
 from indexes.rows import schema
@@ -303,7 +303,7 @@ def test_a_broken_off_build_goes_on_from_the_last_finished_batch(
         return real(self, batch)
 
     monkeypatch.setattr(LettersRuntime, "encode", encode)
-    monkeypatch.setattr(stages, "FLUSH", 1)
+    monkeypatch.setattr(vectors, "FLUSH", 1)
     with pytest.raises(KeyboardInterrupt):
         workspace.build(batch_documents=2)
     assert rows(workspace) == before

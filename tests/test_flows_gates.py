@@ -58,8 +58,10 @@ def test_a_build_with_a_golden_set_says_and_keeps_its_recall(workspace: Workspac
     report = workspace.build(golden=golden)
     assert report["checks"]["recall"].startswith("100.0% at 10 over 12 questions")
     workspace.write("valve.md", (workspace.docs / "valve.md").read_text() + "\nIt is made of brass.\n")
+    asked = len(LettersRuntime.batches)
     report = workspace.build(golden=golden)
     assert "+0.0 points over 12 in both" in report["checks"]["recall"]
+    assert sum(len(batch) for batch in LettersRuntime.batches[asked:]) == 1 + 17 + 13  # chunk, probes, questions once
     assert "least cosine 1.0000 of" in report["checks"]["vectors"]
     kept = [read_record(path) for path in Storage(str(workspace.index)).evaluations().iterdir()]
     assert sorted(record.index["revision"] for record in kept) == [1, 2]

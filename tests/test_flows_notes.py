@@ -108,6 +108,7 @@ def test_a_limit_leaves_the_rest_to_the_next_build(noted: Workspace) -> None:
     first = noted.build(notes_limit=1)
     assert first["work"]["notes"] == 1 and first["published"]
     assert sorted(bool(row["note"]) for row in rows(noted)) == [False, True]
+    assert first["notes"] == {"written": 1, "rejected": 0, "none": 0, "missing": 1}
     second = noted.build(notes_limit=1)
     assert second["work"]["notes"] == 1 and second["work"]["parsed"] == second["work"]["chunked"] == 0
     assert all(row["note"] for row in rows(noted))
@@ -133,6 +134,7 @@ def test_a_rejected_note_is_remembered_and_the_chunk_is_indexed(
     monkeypatch.setattr(FirstWords, "generate", lambda self, prompt, max_tokens: Completion("I cannot help with that."))
     report = noted.build()
     assert report["published"] and report["chunks"]["total"] == 2
+    assert report["notes"] == {"written": 0, "rejected": 2, "none": 0, "missing": 0}
     assert all(row["note"] == "" for row in rows(noted))
     assert noted.build()["work"] == NOTHING
 

@@ -373,8 +373,11 @@ def test_copies_do_not_starve_a_search(tmp_path: Path, mode: str) -> None:
     """A header that stands in 150 files fills what each channel is asked for at first."""
     rows = [make_row(n, "mill mill mill", f"copy{n}.md") for n in range(150)]
     rows += [make_row(200 + n, f"the mill of {word} and more", f"own{n}.md") for n, word in enumerate(WORDS[1:5])]
-    hits = Searcher(*make_stores(tmp_path, rows), embed).search("mill", mode, k=5)
+    embedded: list[str] = []
+    searcher = Searcher(*make_stores(tmp_path, rows), lambda text: (embedded.append(text), embed(text))[1])
+    hits = searcher.search("mill", mode, k=5)
     assert len(hits) == 5 and len(hits[0].also) == 149
+    assert embedded == ([] if mode == "bm25" else ["mill"])  # once, however deep the channels are asked
 
 
 def test_a_ranking_is_read_in_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,9 +48,6 @@ class Corpus:
                 self.lengths.append(row["tokens"])
         self._copies = {digest: sorted(names) for digest, names in copies.items() if len(names) > 1}
 
-    def __len__(self) -> int:
-        return len(self._texts)
-
     def texts(self, documents: set[str]) -> Mapping[str, list[tuple[str, Place]]]:
         """What stands for each chunk's text, and its place, by key, of these documents."""
         found: dict[str, list[tuple[str, Place]]] = defaultdict(list)

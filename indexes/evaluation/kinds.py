@@ -11,7 +11,6 @@ from typing import Final, Literal
 from indexes.analysis import analyse
 
 Kind = Literal["identifier", "negation", "question", "phrase"]
-KINDS: Final[tuple[Kind, ...]] = ("identifier", "negation", "question", "phrase")
 
 # English, German, French, Spanish; Chinese and Japanese.
 _NEGATES: Final = re.compile(

@@ -65,11 +65,17 @@ def reading(runs: Sequence[Run], found: dict[str, Any], stale: int) -> list[str]
     return lines
 
 
+def verdict(p: float, difference: float) -> str:
+    """Whether what changed is ``better``, ``worse``, or ``within chance``."""
+    if p >= CHANCE:
+        return "within chance"
+    return "better" if difference > 0 else "worse"
+
+
 def verdict_of(change: Comparison) -> str:
-    """Whether what changed is better, worse, or within chance of what was before."""
-    if change.p >= CHANCE:
-        return "within chance of"
-    return "better than" if change.difference > 0 else "worse than"
+    """The same, to go before what was before."""
+    found = verdict(change.p, change.difference)
+    return f"{found} of" if found == "within chance" else f"{found} than"
 
 
 def told(change: Comparison) -> str:
@@ -106,8 +112,7 @@ def _fusion(modes: dict[str, Run], found: dict[str, Any]) -> list[str]:
     hybrid = modes["hybrid"]
     for mode in ("dense", "bm25"):
         against = compare(modes[mode].recalls(CHANNEL_K), hybrid.recalls(CHANNEL_K))
-        verdict = verdict_of(against)
-        lines.append(f"Hybrid is {verdict} {mode} at {CHANNEL_K}: {told(against)}.")
+        lines.append(f"Hybrid is {verdict_of(against)} {mode} at {CHANNEL_K}: {told(against)}.")
     return lines
 
 

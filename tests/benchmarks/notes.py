@@ -24,14 +24,14 @@ from flows.settings import load_settings, prepare_environment, prepare_llm
 prepare_environment()
 prepare_llm()
 
-from chunker.split import ChunkerSettings, split  # noqa: E402
+from chunker.split import split  # noqa: E402
 from enrich.context import Window, Windows, WindowSettings  # noqa: E402
 from enrich.extractive import extractive  # noqa: E402
 from enrich.llama_runtime import LlamaRuntime  # noqa: E402
 from enrich.llm import NoteWriter  # noqa: E402
 from enrich.models import ModelFolder, find_llm, load_registry  # noqa: E402
 from enrich.note import Note  # noqa: E402
-from flows.ruler import open_ruler  # noqa: E402
+from flows.ruler import chunker_settings, open_ruler  # noqa: E402
 from parsers.registry import read  # noqa: E402
 
 RUN = 10  # neighbouring chunks taken together
@@ -88,8 +88,7 @@ def _windows(book: Path, count: int, ruler, settings) -> tuple[list[Window], lis
     """Windows of a book's chunks, as a build makes them and with nothing but the headings around."""
     document = read(book.name, book.read_bytes())
     title = document.title or book.name
-    chunker = ChunkerSettings(note_reserve=settings.note_reserve, path_share=settings.path_share)
-    chunks = split(document, title, ruler, chunker)
+    chunks = split(document, title, ruler, chunker_settings(settings))
     runs = max(1, count // RUN)
     starts = [len(chunks) * (2 * run + 1) // (2 * runs) for run in range(runs)]
     chosen = [one for start in starts for one in chunks[start : start + RUN]]
