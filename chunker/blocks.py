@@ -53,6 +53,7 @@ class Region:
     Attributes:
         path: titles from the document's own, or its base name, down to the section.
         section: ``[start, end)`` of the section; of the whole text outside any section.
+        work: how a citation names the work that holds it; empty where it is cited by the file's name.
         joined: whether nothing left out stands between this region and the one before it.
     """
 
@@ -60,6 +61,7 @@ class Region:
     section: Span
     units: list[Unit]
     joined: bool
+    work: str = ""
 
     @property
     def only_headings(self) -> bool:
@@ -89,7 +91,9 @@ def regions(document: Document, title: str) -> Iterator[Region]:
             if region is not None:
                 yield region
             owner = sections[index]
-            region = Region(_path(nodes, owner, title), _section_span(document, owner), [], joined)
+            region = Region(
+                _path(nodes, owner, title), _section_span(document, owner), [], joined, _work(document, owner)
+            )
             joined = True
         _add_leaf(document.text, nodes, index, region.units)
     if region is not None:
@@ -136,6 +140,14 @@ def _path(nodes: tuple[Node, ...], section: int, title: str) -> tuple[str, ...]:
         section = nodes[section].parent
     titles = [name for name in reversed(titles) if name]
     return tuple(titles if titles and titles[0] == title else [title, *titles])
+
+
+def _work(document: Document, section: int) -> str:
+    while section != ROOT:
+        if work := document.nodes[section].work:
+            return work
+        section = document.nodes[section].parent
+    return document.work
 
 
 def _add_leaf(text: str, nodes: tuple[Node, ...], index: int, units: list[Unit]) -> None:

@@ -25,6 +25,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             before it.
         header: the header rows of a split table, for a piece that does not hold them; empty otherwise.
         place: where in the document, as a citation names it: headings and page, row, slide or line; may be empty.
+        citation: how a scholar cites it (``Caesar, Gallic War 4.25``); empty where it is cited by file and place.
         tokens: tokens of ``text`` by the ruler, without special tokens.
         section_start, section_end: ``[start, end)`` of the innermost section around the chunk.
         cut: what had to be cut because it alone is over the budget (``sentence``, ``code``, ``row``, ``heading``);
@@ -38,6 +39,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     printed_path: tuple[str, ...] = ()
     header: str = ""
     place: str = ""
+    citation: str = ""
     tokens: int = 0
     section_start: int = 0
     section_end: int = 0
@@ -74,8 +76,8 @@ def prefix(note: str, chunk: Chunk) -> str:
 
 
 def locator(key: str, chunk: Chunk) -> str:
-    """The citation a person would write: the base name of the document's key, then where in it."""
-    return PATH_SEPARATOR.join(part for part in (key.rsplit("/", 1)[-1], chunk.place) if part)
+    """The citation a person would write: the work's own, else the base name of the document's key and where in it."""
+    return chunk.citation or PATH_SEPARATOR.join(part for part in (key.rsplit("/", 1)[-1], chunk.place) if part)
 
 
 def embedded_text(note: str, chunk: Chunk) -> str:

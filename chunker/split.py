@@ -25,7 +25,7 @@ from chunker.packing import Pack, atomize, pack
 from chunker.tokens import Ruler
 from parsers.document import Document
 
-VERSION: Final = 2  # raise when the output for any document changes
+VERSION: Final = 3  # raise when the output for any document changes
 
 
 class ChunkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +139,7 @@ class _Cutter:
             printed_path=self._printed(region.path, inside),
             header=packed.header,
             place=_place(self._text, region.path, units, start),
+            citation=_citation(region.work, [unit.node.ref for unit in units if unit.node.ref]),
             tokens=tokens,
             section_start=min(region.section[0], start),
             section_end=max(region.section[1], end),
@@ -165,6 +166,20 @@ class _Cutter:
         if text not in self._counted:
             self._counted[text] = self._ruler.count(text)
         return self._counted[text]
+
+
+def _citation(work: str, refs: list[str]) -> str:
+    """A work and where in it: ``Caesar, Gallic War 4.25-26``, ``Grote, History of Greece, ch. 55``."""
+    if not work or not refs:
+        return ""
+    first, last = refs[0], refs[-1]
+    if last.startswith(f"{first}."):  # a book's summary and its first chapter
+        first = last
+    if first != last:
+        head, dot, number = last.rpartition("." if "." in last.rpartition(" ")[2] else " ")
+        same = first.startswith(head + dot) and first.removeprefix(head + dot).isdigit()
+        first = f"{first}-{number if same else last}"
+    return f"{work}{', ' if first[0].isalpha() else ' '}{first}"
 
 
 def _place(text: str, path: tuple[str, ...], units: list[Unit], start: int) -> str:

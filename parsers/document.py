@@ -61,6 +61,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         language: of code, the language its source names.
         number: of an item of an ordered list, its number.
         header: whether a table row is a header row.
+        work: of a section, how a citation names the work that it holds (``Caesar, Gallic War``).
+        ref: where in its work the part stands, as a citation prints it (``4.25``).
     """
 
     kind: Kind
@@ -79,6 +81,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     language: str | None = None
     number: int | None = None
     header: bool = False
+    work: str | None = None
+    ref: str | None = None
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -93,6 +97,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         text: the normalized text; what every offset counts in.
         title: the document's own title; empty for an untitled one, which is then called by its base name.
         nodes: the tree in reading order, parents before their children.
+        work: how a citation names the work that the document holds; empty where it is cited by its file's name.
         metadata: what the document says of itself (author, date, …), as text.
         labels: access and other labels that the document itself carries.
         media_type: what it was read as.
@@ -103,6 +108,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     text: str
     title: str = ""
+    work: str = ""
     nodes: tuple[Node, ...] = ()
     metadata: dict[str, str] = {}
     labels: tuple[str, ...] = ()
@@ -175,6 +181,7 @@ class TreeBuilder:
         box: Box | None = None,
         line: int | None = None,
         slide: int | None = None,
+        work: str | None = None,
     ) -> None:
         """Close the sections of this level and below, open a new one, and put the heading into it.
 
@@ -185,12 +192,13 @@ class TreeBuilder:
             level: 1 for the highest.
             start, end: its content in the text.
             outer: with its marks.
+            work: how a citation names the work that begins here.
         """
         if not self._inside_block():
             while self._open and self._nodes[self._open[-1]].level >= level:
                 self._close_section()
             extent = outer or (start, end)
-            self._add("section", extent[0], extent[1], level=level, title=title, page=page, line=line, slide=slide)
+            self._add("section", *extent, level=level, title=title, page=page, line=line, slide=slide, work=work)
             self._open.append(len(self._nodes) - 1)
         self._add(
             "heading", start, end, outer=outer, level=level, title=title, page=page, box=box, line=line, slide=slide
@@ -251,6 +259,7 @@ class TreeBuilder:
         self,
         *,
         title: str = "",
+        work: str = "",
         metadata: Mapping[str, str] | None = None,
         labels: Sequence[str] = (),
         media_type: str,
@@ -261,6 +270,7 @@ class TreeBuilder:
 
         Args:
             title: the document's own title, empty where it has none.
+            work: how a citation names it, empty where by its file's name.
             problems: what could not be read; any makes the document ``partial``.
             empty_reason: the reason given when no text outside the left-out parts was found.
 
@@ -277,6 +287,7 @@ class TreeBuilder:
         document = Document(
             text=text,
             title=" ".join(title.split()),
+            work=work,
             nodes=tuple(nodes),
             metadata=dict(sorted((metadata or {}).items())),
             labels=tuple(sorted(set(labels))),

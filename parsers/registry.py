@@ -104,7 +104,7 @@ ADAPTERS: Final = (
     ),
     Adapter("pdf", {".pdf": "application/pdf"}, 1, ("pypdfium2",), "parsers.pdf"),
     Adapter("office", _OFFICE_TYPES, 1, ("python-docx", "lxml"), "parsers.office"),
-    Adapter("text", _TEXT_TYPES, 1, ("charset-normalizer",), "parsers.text", by_type=True, text=True),
+    Adapter("text", _TEXT_TYPES, 2, ("charset-normalizer",), "parsers.text", by_type=True, text=True),
 )
 
 # Known formats that no adapter reads yet: never taken for plain text, whatever their bytes look like.

@@ -17,6 +17,9 @@ from itertools import islice, pairwise
 from statistics import median
 from typing import Final
 
+from parsers import book
+from parsers.book_marks import Block, marked
+from parsers.citations import cited, volume
 from parsers.decoding import Decoded, decode, source_charset, xml_charset
 from parsers.document import Document, TreeBuilder
 from parsers.languages import LANGUAGES
@@ -89,27 +92,40 @@ def _read_code(decoded: Decoded, language: str, media_type: str) -> Document:
 
 def _read_plain(decoded: Decoded, media_type: str) -> Document:
     source = decoded.text
-    separator = _TWO_BLANK if _doubled(source) else _BLANK
+    doubled = _doubled(source)
+    separator = _TWO_BLANK if doubled else _BLANK
+    doubling = 2 if doubled else 1
     prose = media_type == "text/plain"
     width = _width(source, separator) if prose else 0
     pieces: list[str] = []
-    leaves: list[tuple[int, int, int]] = []
+    blocks: list[Block] = []
     position, line = 0, 1
     for start, end in _blocks(source, separator):
-        line += source.count("\n", position, start)
+        between = source.count("\n", position, start)
+        line += between
         block = source[start:end]
         pieces.append(source[position:start])
         pieces.append(block.replace("\n", " ") if prose and "\n" in block and _wrapped(block, width) else block)
+        if prose:
+            blocks += marked(source, start, end, line, (between - 1) // doubling)
+        else:
+            blocks.append(Block(start, end, line, 1))
         position = end
-        leaves.append((start, end, line))
         line += block.count("\n")
     pieces.append(source[position:])
     builder = TreeBuilder("".join(pieces))
-    for start, end, line in leaves:
-        builder.leaf("paragraph", start, end, line=line)
     header = _header(source) if prose else {}
+    author, full_title = header.get("author", ""), header.pop("title", "")
+    title = " ".join(full_title.split())
+    is_book = prose and book.outline(source, blocks, volume(title))
+    if is_book:
+        book.write(builder, blocks, author)
+    else:
+        for part in blocks:
+            builder.leaf("paragraph", part.start, part.end, line=part.line)
     return builder.finish(
-        title=header.pop("title", ""),
+        title=title,
+        work=cited(author, full_title) if is_book and title and author else "",
         metadata=header | decoded.metadata,
         media_type=media_type,
         problems=decoded.problems,
@@ -199,7 +215,10 @@ def _doubled(text: str) -> bool:
 
 
 def _header(text: str) -> dict[str, str]:
-    """The fields of a header such as Project Gutenberg's (``Title:``, ``Author:`` …), by lower-case name."""
+    """The fields of a header such as Project Gutenberg's (``Title:``, ``Author:`` …), by lower-case name.
+
+    Each on one line, but for the title, which keeps its lines: the first is often all that a citation names.
+    """
     head = text[:_HEADER_ROOM]
     found: dict[str, str] = {}
     for field in _FIELD.finditer(head):
@@ -208,5 +227,6 @@ def _header(text: str) -> dict[str, str]:
         while continued := _CONTINUED.match(head, position):
             value.append(continued[1])
             position = continued.end()
-        found.setdefault(field[1].lower().replace(" ", "_"), " ".join(" ".join(value).split()))
+        name, separator = field[1].lower().replace(" ", "_"), "\n" if field[1] == "Title" else " "
+        found.setdefault(name, separator.join(" ".join(line.split()) for line in value))
     return found if len(found) > 1 or "Project Gutenberg" in head else {}

@@ -310,6 +310,13 @@ HTML = """<html lang=en><title>T</title><meta name=author content=A><nav><a href
 XHTML = '<?xml version="1.0" encoding="koi8-r"?><html xmlns="http://www.w3.org/1999/xhtml"><p>мир</p></html>'
 LINE = "a sentence that goes on and on, over the line, as they do in old books, and so\n"
 TEXT = f"HEADING\n\n{LINE * 5}on.\n\n- a\n- b\n\nA verse is short\nAnd ends.\n"
+CHAPTERS = "".join(
+    f"BOOK {book}\n\nCHAPTER I\n\n" + "".join(f"{number}. {LINE * 3}on.\n\n" for number in range(1, 5)) for book in "IV"
+)
+BOOK = f"""Title: Wars of A, Vol. 1\nAuthor: B C\n\n*** START OF THIS PROJECT GUTENBERG EBOOK ***\n\nCONTENTS\n
+
+BOOK I  3\n
+{CHAPTERS}FOOTNOTES\n\n[1] A note.\n\nINDEX\n\nAlps, 3\n\n*** END OF THIS PROJECT GUTENBERG EBOOK ***\n"""
 FIXTURES = {
     "markdown": [("a.md", MARKDOWN.encode()), ("b.md", "## Größe\n\nöffnen – schließen\n".encode("cp1252"))],
     "web": [("a.html", HTML.encode()), ("b.xhtml", XHTML.encode("koi8-r"))],
@@ -318,9 +325,10 @@ FIXTURES = {
         ("b.csv", b"a,b\r\n1,2\r\n"),
         ("c.py", b"# coding: latin-1\nx = '\xe9'\n"),
         ("d.rst", b"T\n=\n"),
+        ("e.txt", BOOK.encode()),
     ],
 }
-PINNED = {"markdown": (1, "d31486a0176f1b98"), "web": (1, "b89c2d85a1e9b2ee"), "text": (1, "4c34cafe9d7ed2d3")}
+PINNED = {"markdown": (1, "d31486a0176f1b98"), "web": (1, "b89c2d85a1e9b2ee"), "text": (2, "98fb91d59b7dfec4")}
 
 
 @pytest.mark.parametrize("name", FIXTURES)
