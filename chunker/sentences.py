@@ -21,6 +21,7 @@ _ABBREVIATION: Final = re.compile(
     r"|i\.e|e\.g|a\.m|p\.m|z\.b|d\.h|u\.a)\.\s*$",
     re.IGNORECASE,
 )
+_LONG: Final = 8  # letters; no abbreviation is longer
 _ORDINAL: Final = re.compile(r"(?:^|[\s(])\d{1,2}\.\s*$")
 _INITIAL: Final = re.compile(r"(?:^|[\s(.])[^\W\d_]\.\s*$")
 _CONTINUES: Final = re.compile(r"[\s\"'“”‘’»«)\]]*(?:[a-zà-öø-ÿа-яёα-ω]|[,;:)\]}])")
@@ -53,15 +54,17 @@ def _joined(text: str, before: tuple[int, int], start: int) -> bool:
     """Whether what begins at ``start`` still belongs to the sentence before it."""
     tail = text[max(before[0], before[1] - 40) : before[1]]
     said = tail.rstrip()
-    if "\n\n" in tail[len(said) :]:
+    if len(tail) > len(said) + 1 and "\n\n" in tail[len(said) :]:
         return False
-    if not said or _CONTINUES.match(text, start):
+    if not said or (not text[start].isupper() and _CONTINUES.match(text, start)):
         return True
     if said[-1] in "」』":
         return bool(_QUOTE_PARTICLE.match(text, start))
     if said[-1] != ".":
         return False
-    word = said.split()[-1]
+    word = said[said.rfind(" ") + 1 :]
+    if len(word) > _LONG and word[:-1].isalpha():
+        return False
     number_next = bool(_NUMBER_NEXT.match(text, start))
     if _ABBREVIATION.search(word) and (number_next or not word.lower().endswith("etc.")):
         return True

@@ -2,7 +2,7 @@
 
 Kept here, and tested as properties over generated trees and real files:
 1. ``chunk.text == document.text[chunk.start:chunk.end]`` for every chunk, in code points.
-2. The chunks cover every non-blank character outside the left-out parts exactly once.
+2. The chunks cover every non-blank character outside the left-out parts, without overlap exactly once.
 3. No chunk crosses a section boundary, or cuts a sentence, a code block or a table row, unless that piece alone is
    over the budget; then ``chunk.cut`` says so. The one crossing: a heading without a body of its own joins the chunk
    below it, the last one the chunk above.
@@ -13,15 +13,16 @@ Kept here, and tested as properties over generated trees and real files:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Final
 
 import msgspec
 
-from chunker.blocks import Region, Span, Unit, regions
+from chunker.blocks import Region, Unit, regions
 from chunker.chunk import PATH_SEPARATOR, Chunk
-from chunker.packing import Pack, atomize, pack
+from chunker.packing import Pack, Packer
 from chunker.tokens import Ruler
 from parsers.document import Document
 
@@ -33,17 +34,20 @@ class ChunkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         note_reserve: tokens kept free for a note, with or without notes.
+        overlap: tokens at a chunk's end, in whole sentences, that the next one in the section begins with.
         path_share: the largest share of the budget that the printed heading path may take.
     """
 
     note_reserve: int = 40
+    overlap: int = 0
     path_share: float = 0.25
 
 
 def fingerprint(ruler: Ruler, settings: ChunkerSettings) -> str:
     """What decides the chunker's output besides the document and its title."""
     sentences = f"sentencex={version('sentencex')}"
-    return f"chunker:{VERSION}:{sentences}:{ruler.fingerprint}:{settings.note_reserve}:{settings.path_share}"
+    own = f"{settings.note_reserve}:{settings.overlap}:{settings.path_share}"
+    return f"chunker:{VERSION}:{sentences}:{ruler.fingerprint}:{own}"
 
 
 def split(document: Document, title: str, ruler: Ruler, settings: ChunkerSettings) -> list[Chunk]:
@@ -56,24 +60,35 @@ def split(document: Document, title: str, ruler: Ruler, settings: ChunkerSetting
     Returns:
         The chunks in reading order; none for a document without text.
     """
+    return list(cut(document, title, ruler, settings))
+
+
+def cut(document: Document, title: str, ruler: Ruler, settings: ChunkerSettings) -> Iterator[Chunk]:
+    """The chunks of :func:`split`, one at a time: what is held besides the document does not grow with it."""
     cutter = _Cutter(document.text, ruler, settings, titled=bool(document.title))
-    chunks: list[Chunk] = []
+    last: Chunk | None = None  # held back for headings that may stand below it
     waiting: Region | None = None  # headings without a body, on their way to the region below
     for region in regions(document, title):
         if waiting is not None and region.joined:
             region.units = waiting.units + region.units
         elif waiting is not None:
-            chunks += cutter.cut(waiting)
+            for chunk in cutter.cut(waiting):
+                yield from () if last is None else (last,)
+                last = chunk
         waiting = region if region.only_headings else None
-        if waiting is None:
-            chunks += cutter.cut(region)
+        for chunk in cutter.cut(region) if waiting is None else ():
+            yield from () if last is None else (last,)
+            last = chunk
     if waiting is not None:
-        joined = cutter.join(chunks[-1], waiting) if chunks and waiting.joined else None
+        joined = cutter.join(last, waiting) if last is not None and waiting.joined else None
         if joined is not None:
-            chunks[-1] = joined
+            last = joined
         else:
-            chunks += cutter.cut(waiting)
-    return chunks
+            for chunk in cutter.cut(waiting):
+                yield from () if last is None else (last,)
+                last = chunk
+    if last is not None:
+        yield last
 
 
 class _Cutter:
@@ -83,15 +98,34 @@ class _Cutter:
         self._titled = titled
         self._room = max(1, ruler.room - settings.note_reserve)
         self._path_room = int(self._room * settings.path_share)
+        self._overlap = settings.overlap
         self._counted: dict[str, int] = {}
+        self._paths: dict[tuple[tuple[str, ...], frozenset[str | None]], tuple[str, ...]] = {}
 
-    def cut(self, region: Region) -> list[Chunk]:
-        """The chunks of one region. Cut again with less room where a tokenizer's counts do not add up."""
-        for tenths in range(10, 0, -1):
-            chunks = self._try(region, tenths / 10)
-            if chunks is not None:
-                return chunks
-        raise ValueError(f"no cut fits at {region.units[0].start}: the tokenizer counts a text over all its parts")
+    def cut(self, region: Region) -> Iterator[Chunk]:
+        """The chunks of one region."""
+        headings = [index for index, unit in enumerate(region.units) if unit.kind == "heading"]
+
+        def printed(first: int, last: int) -> tuple[str, ...]:
+            """The printed heading path of a chunk with the units from ``first`` to ``last``."""
+            inside = headings[bisect_left(headings, first) : bisect_right(headings, last)]
+            return self._printed(region.path, frozenset(region.units[index].node.title for index in inside))
+
+        def room(pack: Pack) -> int:
+            return max(1, self._budget(printed(pack.atoms[0].unit, pack.atoms[-1].unit), pack.header))
+
+        packer = Packer(
+            self._text,
+            region.units,
+            self._ruler,
+            first=max(1, self._budget(printed(0, len(region.units)))),
+            rest=max(1, self._budget(self._printed(region.path, frozenset()))),
+            count=self._count,
+            room=room,
+            overlap=self._overlap,
+        )
+        for pack in packer.packs():
+            yield self._chunk(region, pack, printed(pack.atoms[0].unit, pack.atoms[-1].unit))
 
     def join(self, chunk: Chunk, headings: Region) -> Chunk | None:
         """The chunk with headings that stand below it, or None where they do not fit."""
@@ -101,58 +135,37 @@ class _Cutter:
             return None
         return msgspec.structs.replace(chunk, end=chunk.start + len(text), text=text, tokens=tokens)
 
-    def _try(self, region: Region, share: float) -> list[Chunk] | None:
-        own = {unit.node.title for unit in region.units if unit.kind == "heading"}
-        first = max(1, int(share * self._budget(self._printed(region.path, own))))
-        rest = max(1, int(share * self._budget(self._printed(region.path, set()))))
-        atoms = atomize(self._text, region.units, self._ruler, min(first, rest))
-        headers = {unit.header: self._count(unit.header) for unit in region.units if unit.header}
-        packs = list(pack(region.units, atoms, first, rest, headers))
-        spans = [(one.atoms[0].start, one.atoms[-1].end) for one in packs]
-        spans = [(start, start + len(self._text[start:end].rstrip())) for start, end in spans]
-        counts = self._counts(packs, spans)
-        chunks = [
-            self._chunk(region, one, span, tokens) for one, span, tokens in zip(packs, spans, counts, strict=True)
-        ]
-        fits = all(chunk.tokens <= max(1, self._budget(chunk.printed_path, chunk.header)) for chunk in chunks)
-        return chunks if fits or share <= 0.1 else None
-
-    def _counts(self, packs: Sequence[Pack], spans: Sequence[Span]) -> list[int]:
-        """Tokens of each chunk's text: the sum over its atoms where that is exact, counted again otherwise."""
-        exact = [self._ruler.additive and not any(atom.cut for atom in one.atoms) for one in packs]
-        unsure = [self._text[start:end] for (start, end), sure in zip(spans, exact, strict=True) if not sure]
-        again = iter(self._ruler.count_all(unsure))
-        return [
-            sum(atom.tokens for atom in one.atoms) if sure else next(again)
-            for one, sure in zip(packs, exact, strict=True)
-        ]
-
-    def _chunk(self, region: Region, packed: Pack, span: Span, tokens: int) -> Chunk:
-        start, end = span
-        units = region.units[packed.first : packed.last + 1]
-        inside = {unit.node.title for unit in units if unit.kind == "heading"}
+    def _chunk(self, region: Region, pack: Pack, printed: tuple[str, ...]) -> Chunk:
+        start = pack.atoms[0].start
+        text = self._text[start : pack.atoms[-1].end].rstrip()
+        end = start + len(text)
+        units = region.units[pack.atoms[0].unit : pack.atoms[-1].unit + 1]
         return Chunk(
             start=start,
             end=end,
-            text=self._text[start:end],
+            text=text,
             heading_path=region.path if self._titled else region.path[1:],
-            printed_path=self._printed(region.path, inside),
-            header=packed.header,
+            printed_path=printed,
+            header=pack.header,
             place=_place(self._text, region.path, units, start),
             citation=_citation(region.work, [unit.node.ref for unit in units if unit.node.ref]),
-            tokens=tokens,
+            tokens=pack.tokens,
             section_start=min(region.section[0], start),
             section_end=max(region.section[1], end),
-            cut=next((atom.cut for atom in packed.atoms if atom.cut), ""),
+            cut=next((atom.cut for atom in pack.atoms if atom.cut), ""),
         )
 
     def _budget(self, printed: tuple[str, ...], header: str = "") -> int:
         path = self._count(PATH_SEPARATOR.join(printed)) if printed else 0
         return self._room - path - (self._count(header) if header else 0)
 
-    def _printed(self, path: tuple[str, ...], inside: set[str | None]) -> tuple[str, ...]:
+    def _printed(self, path: tuple[str, ...], inside: frozenset[str | None]) -> tuple[str, ...]:
         """The titles to print: those not in the chunk, at most the path's share, middle titles dropped first."""
-        titles = [title for title in path if title not in inside]
+        if (path, inside) not in self._paths:
+            self._paths[path, inside] = self._shortened([title for title in path if title not in inside])
+        return self._paths[path, inside]
+
+    def _shortened(self, titles: list[str]) -> tuple[str, ...]:
         while len(titles) > 2 and self._count(PATH_SEPARATOR.join(titles)) > self._path_room:
             del titles[len(titles) // 2]
         if len(titles) > 1 and self._count(PATH_SEPARATOR.join(titles)) > self._path_room:

@@ -16,7 +16,7 @@ SMALLEST: Final = 16  # tokens of text that a chunk must have room for
 
 def chunker_settings(settings: Settings) -> ChunkerSettings:
     """What decides the cuts besides document and ruler."""
-    return ChunkerSettings(note_reserve=settings.note_reserve, path_share=settings.path_share)
+    return ChunkerSettings(note_reserve=settings.note_reserve, overlap=settings.overlap, path_share=settings.path_share)
 
 
 def open_ruler(settings: Settings, limit: int | None = None) -> Ruler:

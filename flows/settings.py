@@ -77,6 +77,9 @@ class Settings(BaseSettings):
     notes_limit: int | None = Field(None, ge=0, description="notes asked of the LLM in one build; the rest waits")
     note_neighbours: int = Field(200, ge=0, description="characters of text before and after a chunk in its prompt")
     note_reserve: int = Field(40, ge=0, description="tokens of a chunk's budget kept free for a note")
+    overlap: int = Field(
+        0, ge=0, le=128, description="tokens of whole sentences that a chunk repeats from the one before it"
+    )
     path_share: float = Field(0.25, ge=0, le=0.5, description="share of the budget a printed heading path may take")
 
     rrf_k: int = Field(10, ge=1, description="what is added to each rank when the channels' ranks are fused")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_chunker_tokens import byte_level
 
+from chunker.blocks import regions
 from chunker.chunk import Chunk, chunk_ids, document_id, embedded_text
 from chunker.sentences import sentences
-from chunker.split import VERSION, ChunkerSettings, split
+from chunker.split import VERSION, ChunkerSettings, cut, split
 from chunker.tokens import Ruler
 from parsers.document import ROOT, Document, TreeBuilder, leaves, left_out
 
@@ -126,6 +131,98 @@ def plain(text: str) -> Document:
             builder.leaf("paragraph", start, start + len(block))
         start += len(block) + 2
     return builder.finish(media_type="text/plain")
+
+
+@settings(max_examples=80, deadline=None)
+@given(document=documents(), limit=st.integers(12, 60))
+def test_a_tokenizer_of_bytes_changes_nothing_of_the_invariants(
+    tmp_path_factory: pytest.TempPathFactory, document: Document, limit: int
+) -> None:
+    """Its counts do not add up: chunks are counted again, and give up what does not fit."""
+    measure = Ruler(byte_level(tmp_path_factory.mktemp("bytes") / "tokenizer.json"), limit=limit, special=0)
+    chunks = split(document, "T", measure, NO_RESERVE)
+    check_text_and_cover(document, chunks)
+    check_sections(document, chunks)
+    assert all(chunk.tokens == measure.count(chunk.text) <= limit for chunk in chunks)
+
+
+@settings(max_examples=150, deadline=None)
+@given(document=documents(), limit=st.integers(12, 60), overlap=st.integers(1, 30))
+def test_an_overlap_is_whole_sentences_of_the_same_section(
+    tokenizer: Path, document: Document, limit: int, overlap: int
+) -> None:
+    measure = ruler(tokenizer, limit)
+    chunks = split(document, "A title", measure, ChunkerSettings(note_reserve=0, overlap=overlap))
+    plain_chunks = split(document, "A title", measure, NO_RESERVE)
+    covered = {place for chunk in chunks for place in range(chunk.start, chunk.end)}
+    assert covered >= {place for chunk in plain_chunks for place in range(chunk.start, chunk.end)}
+    for before, after in pairwise(chunks):
+        assert before.start < after.start
+        assert before.end < after.end
+        assert after.tokens == measure.count(after.text) <= limit
+        if after.start < before.end:
+            shared = document.text[after.start : before.end]
+            assert measure.count(shared) <= overlap
+            assert before.section_start == after.section_start
+            check_whole_sentences(document, Chunk(start=before.start, end=after.start, text=""))
+
+
+def test_overlap_repeats_the_last_sentences(tokenizer: Path) -> None:
+    text = " ".join(f"We saw it on day {number} again." for number in range(11, 20))
+    chunks = split(plain(text), "", ruler(tokenizer, 40), ChunkerSettings(note_reserve=0, overlap=14))
+    sentences = text.replace(". ", ".|").split("|")
+    assert [chunk.text for chunk in chunks][:2] == [" ".join(sentences[:3]), " ".join(sentences[2:5])]
+
+
+def test_memory_does_not_grow_with_the_document(tokenizer: Path) -> None:
+    """Chunks that are taken one at a time cost the same in a document four times as long, all in one section."""
+    peaks = []
+    for size in (500, 2_000):
+        document = plain("\n\n".join(f"Paragraph {n} of many words, and so on. " * 8 for n in range(size)))
+        parts = list(regions(document, "T"))
+        tracemalloc.start()
+        for _ in cut(document, "T", ruler(tokenizer, 64), NO_RESERVE):
+            pass
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(parts) == 1
+    units = 300 * 1_500  # bytes for the further paragraphs' extents
+    assert peaks[1] - peaks[0] < units + 300_000
+
+
+def test_an_edit_reaches_no_other_section_and_not_far(tokenizer: Path) -> None:
+    """An insertion moves no boundary in another section; in its own they are back in step after a few chunks."""
+    random = Random(11)
+
+    def paragraphs(section: int) -> list[str]:
+        return [
+            " ".join(f"S{section} p{number} w{word}." for word in range(random.randint(2, 14))) for number in range(60)
+        ]
+
+    sections = [paragraphs(section) for section in range(4)]
+    before = cut_sections(sections, tokenizer)
+    reached = []
+    for place in range(0, 60, 3):
+        edited = [list(section) for section in sections]
+        edited[1].insert(place, "Something quite new stands here. And goes on.")
+        after = cut_sections(edited, tokenizer)
+        assert after[0] == before[0]
+        assert after[2:] == before[2:]
+        reached.append(sum((Counter(after[1]) - Counter(before[1])).values()))
+    assert sorted(reached)[len(reached) // 2] <= 3
+    assert max(reached) <= 12
+
+
+def cut_sections(sections: list[list[str]], tokenizer: Path) -> list[list[str]]:
+    builder = TreeBuilder()
+    for number, section in enumerate(sections):
+        builder.write_heading(f"Section {number}", 1)
+        for paragraph in section:
+            builder.write_leaf("paragraph", paragraph)
+    document = builder.finish(media_type="text/plain")
+    chunks = split(document, "T", ruler(tokenizer, 64), NO_RESERVE)
+    starts = [node.start for node in document.nodes if node.kind == "section"]
+    return [[chunk.text for chunk in chunks if chunk.section_start == start] for start in starts]
 
 
 def test_a_paragraph_that_fits_is_not_cut(tokenizer: Path) -> None:
@@ -274,7 +371,11 @@ def test_other_cuts_need_another_version(tokenizer: Path) -> None:
         for number in range(15):
             builder.write_leaf("row", f"| part {number} | {number * 7} |", separator="\n", header=not number)
     builder.write_leaf("code", "\n\n".join(f"def f{number}():\n    return {number}" for number in range(12)), page=3)
+    builder.write_heading("Book", 1, work="Nemo, Wars")
+    for number in range(12):
+        builder.write_leaf("paragraph", f"Chapter {number} tells of {number} legions. " * 3, ref=f"4.{number}")
     document = builder.finish(media_type="text/plain")
-    chunks = split(document, "Guide", ruler(tokenizer, 64), ChunkerSettings(note_reserve=8))
+    how = ChunkerSettings(note_reserve=8, overlap=6)
+    chunks = split(document, "Guide", ruler(tokenizer, 64), how)
     digest = hashlib.sha256(msgspec.json.encode(chunks)).hexdigest()[:16]
-    assert (VERSION, digest) == (3, "b4953939adc9c14a")
+    assert (VERSION, digest) == (3, "a3eddd47e0d83c96")
