@@ -17,6 +17,7 @@ from parsers.document import ROOT, Document, Kind, Node, leaves, left_out
 
 Span = tuple[int, int]
 
+_UNWRAPPED: Final = 150  # code points of a line from which nobody is taken to have wrapped it
 _BLANK_LINES: Final = re.compile(r"\n(?:[^\S\n]*\n)+")
 _LINE_ENDS: Final = re.compile(r"\n+")
 
@@ -142,6 +143,15 @@ def _path(nodes: tuple[Node, ...], section: int, title: str) -> tuple[str, ...]:
     return tuple(titles if titles and titles[0] == title else [title, *titles])
 
 
+def _paragraphs(text: str, node: Node, start: int, end: int) -> list[Span]:
+    """A paragraph; or its lines, where most of it stands in lines that nobody wrapped: each is a paragraph then."""
+    if node.kind != "paragraph" or "\n" not in text[start:end]:
+        return [(start, end)]
+    lines = [(a, a + len(text[a:b].rstrip())) for a, b in _split_at(_LINE_ENDS, text, start, end)]
+    unwrapped = sum(b - a for a, b in lines if b - a > _UNWRAPPED)
+    return lines if unwrapped * 2 > end - start else [(start, end)]
+
+
 def _work(document: Document, section: int) -> str:
     while section != ROOT:
         if work := document.nodes[section].work:
@@ -159,7 +169,7 @@ def _add_leaf(text: str, nodes: tuple[Node, ...], index: int, units: list[Unit])
         return
     table = nodes[node.parent] if node.kind == "row" and node.parent != ROOT else None
     if table is None:
-        units.append(Unit(node.kind, start, end, node))
+        units += [Unit(node.kind, low, high, node) for low, high in _paragraphs(text, node, start, end)]
         return
     if not units or units[-1].node is not table:
         units.append(Unit("table", start, end, table))

@@ -18,16 +18,23 @@ import sentencex
 _ABBREVIATION: Final = re.compile(
     r"(?:^|[\s(\[\"'“‘])(?:approx|ca|cf|fig|figs|no|nos|nr|vol|vols|p|pp|ch|chap|sec|sect|art|eq|ref|tab|ver|v|vs|st"
     r"|mr|mrs|ms|dr|prof|rev|gen|col|capt|sgt|lt|hon|jr|sr|bd|hrsg|vgl|bzw|abs|etc|incl|max|min|dept|inc|ltd|co"
-    r"|i\.e|e\.g|a\.m|p\.m|z\.b|d\.h|u\.a)\.\s*$",
+    r"|i\.e|e\.g|a\.m|p\.m|z\.b|d\.h|u\.a|dott|sig|sra|dhr|mevr|bijv|ul|np|např|tzv|str|ул|пл|обл|см|ts|ths|डॉ|श्री)\.\s*$",
     re.IGNORECASE,
 )
 _LONG: Final = 8  # letters; no abbreviation is longer
 _ORDINAL: Final = re.compile(r"(?:^|[\s(])\d{1,2}\.\s*$")
 _INITIAL: Final = re.compile(r"(?:^|[\s(.])[^\W\d_]\.\s*$")
 _CONTINUES: Final = re.compile(r"[\s\"'“”‘’»«)\]]*(?:[a-zà-öø-ÿа-яёα-ω]|[,;:)\]}])")
+_GOES_ON: Final = re.compile(r"[\s\"'“”‘’»«)\]]*[,;:)\]}]")
 # Hardly a sentence ends in a word so short and the next begins with a digit: "Abb. 3", "Kap. 12", "Taf. 4".
 _SHORT: Final = re.compile(r"(?:^|[\s(])[^\W\d_]{1,5}\.\s*$")
 _NUMBER_NEXT: Final = re.compile(r"\s*[\d(#]")
+# A short word with a full stop that would be all of a sentence: "Ул. Ленина", "Dhr. Jansen", "TS. Nguyễn".
+_ALONE: Final = re.compile(r"\s*\w{1,5}\.\s*")
+# Ends that sentencex does not know: Khmer and Tibetan, and the Greek question mark.
+_MORE: Final = re.compile(
+    r"[\u17d4\u17d5]\s*|[\u0f0d\u0f0e]\s+|(?<=[\u0370-\u03ff\u1f00-\u1fff]);\s+(?=[\u0386-\u03ab\u1f08-\u1fff])"
+)
 _QUOTE_PARTICLE: Final = re.compile(r"[とっなでのにはがをも]")  # Japanese goes on after a closing quote
 
 
@@ -36,32 +43,43 @@ def sentences(text: str) -> list[tuple[int, int]]:
     if not text:
         return []
     spans: list[tuple[int, int]] = []
+    small = text.islower()  # a text without capitals, where a small letter begins a sentence too
     for boundary in sentencex.get_sentence_boundaries("en", text):
         start, end = int(boundary["start_index"]), int(boundary["end_index"])
         if end <= start:
             continue
-        if spans and (not text[start:end].strip() or _joined(text, spans[-1], start)):
+        if spans and (not text[start:end].strip() or _joined(text, spans[-1], start, small=small)):
             spans[-1] = (spans[-1][0], end)
         else:
             spans.append((spans[-1][1] if spans else 0, end))
     if not spans:
         return [(0, len(text))]
     spans[-1] = (spans[-1][0], len(text))
-    return spans
+    return spans if text.isascii() else _cut_further(text, spans)
 
 
-def _joined(text: str, before: tuple[int, int], start: int) -> bool:
+def _cut_further(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    cuts = {match.end() for match in _MORE.finditer(text)}
+    if not cuts:
+        return spans
+    starts = sorted({start for start, _ in spans} | (cuts - {len(text)}))
+    return list(zip(starts, [*starts[1:], len(text)], strict=True))
+
+
+def _joined(text: str, before: tuple[int, int], start: int, *, small: bool) -> bool:
     """Whether what begins at ``start`` still belongs to the sentence before it."""
     tail = text[max(before[0], before[1] - 40) : before[1]]
     said = tail.rstrip()
     if len(tail) > len(said) + 1 and "\n\n" in tail[len(said) :]:
         return False
-    if not said or (not text[start].isupper() and _CONTINUES.match(text, start)):
+    if not said or (not text[start].isupper() and (_GOES_ON if small else _CONTINUES).match(text, start)):
         return True
     if said[-1] in "」』":
         return bool(_QUOTE_PARTICLE.match(text, start))
     if said[-1] != ".":
         return False
+    if before[1] - before[0] < 12 and _ALONE.fullmatch(text, *before):
+        return True
     word = said[said.rfind(" ") + 1 :]
     if len(word) > _LONG and word[:-1].isalpha():
         return False

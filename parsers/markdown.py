@@ -32,6 +32,8 @@ _MOST_SCANNED: Final = 20_000  # characters of a paragraph in which comments are
 
 _MARKUP: Final = re.compile(r"[\\`*_\[\]<&~^]")
 # What may stand behind a heading's words: attributes as Pandoc and Hugo write them, and a comment.
+_LONGEST_TITLE: Final = 250  # code points of a heading that can name a section
+_TITLE_WITHIN: Final = 3000  # code points within which the heading must stand that names the document
 _TRAILER: Final = re.compile(r"(?:[ \t]*+(?:\{[ \t]*[#.:][^{}\n]*\}|(?><!--[^\n]*?-->)))++$")
 _INLINE: Final = re.compile(r"\\.|`+|<!--", re.DOTALL)
 _MARKS: Final = re.compile(r"[ \t>]*")
@@ -85,12 +87,13 @@ class _Reader:
         self._open: list[Span] = []  # begin and end of the containers that are open
         self._lists = 0
         self._tops: list[tuple[int, str]] = []  # level and title of the headings that open a section
+        self._opens = False  # whether the first of them stands near the beginning
 
     @property
     def title(self) -> str:
-        """The only heading of level 1, where no other heading stands before it; otherwise empty."""
+        """The only heading of level 1, where no other heading and hardly any text stand before it; otherwise empty."""
         ones = [title for level, title in self._tops if level == 1]
-        return ones[0] if len(ones) == 1 and self._tops[0][0] == 1 else ""
+        return ones[0] if len(ones) == 1 and self._tops[0][0] == 1 and self._opens else ""
 
     def read(self) -> None:
         """Add everything to the builder."""
@@ -164,7 +167,11 @@ class _Reader:
         if not title:  # nothing to call a section by
             self._leaf("markup", begin, stop)
             return
+        if len(title) > _LONGEST_TITLE:  # a paragraph with a line of dashes or hashes beside it
+            self._leaf("paragraph", begin, stop)
+            return
         if not self._open:
+            self._opens = self._opens or (not self._tops and begin - self._start < _TITLE_WITHIN)
             self._tops.append((level, title))
         outer = (self._marked(begin), stop)
         self._builder.heading(title, level, start, end, outer=outer, line=self._number(begin))

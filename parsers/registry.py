@@ -89,7 +89,7 @@ ADAPTERS: Final = (
     Adapter(
         "markdown",
         dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx"), "text/markdown"),
-        1,
+        2,
         ("markdown-it-py", "mdit-py-plugins", "PyYAML", "charset-normalizer"),
         "parsers.markdown",
         text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from chunker.chunk import Chunk, chunk_ids, document_id, embedded_text
+from chunker.sentences import sentences
 from chunker.split import ChunkerSettings, split
 from chunker.tokens import Ruler
 from flows.ruler import chunker_settings, open_ruler
@@ -38,6 +40,7 @@ def check_invariants(document: Document, name: str, ruler: Ruler, how: ChunkerSe
     assert all(chunk.text == document.text[chunk.start : chunk.end] for chunk in chunks)
     check_cover(document, chunks)
     check_sections(document, chunks)
+    check_sentences(document, chunks)
     for chunk in chunks:
         assert chunk.tokens == ruler.count(chunk.text)
         assert ruler.count(embedded_text("", chunk)) <= ruler.room - how.note_reserve or chunk.tokens <= 1, chunk
@@ -83,6 +86,24 @@ def check_sections(document: Document, chunks: list[Chunk]) -> None:
             first += 1
         here = {owner for start, end, owner in takewhile_before(bodies, first, chunk.end) if end > chunk.start}
         assert len(here) <= 1, chunk
+
+
+def check_sentences(document: Document, chunks: list[Chunk]) -> None:
+    """A chunk that says of no cut ends where a part of the document ends, or a sentence of it."""
+    parts = sorted(
+        (*document.nodes[index].extent, index) for index in leaves(document) if document.nodes[index].kind != "heading"
+    )
+    starts = [start for start, _, _ in parts]
+    for chunk in chunks:
+        start, end, index = parts[max(0, bisect_right(starts, chunk.end) - 1)] if parts else (0, 0, 0)
+        if chunk.cut or not start < chunk.end < start + len(document.text[start:end].rstrip()):
+            continue
+        kind = document.nodes[index].kind
+        assert kind not in ("code", "row", "heading"), chunk
+        ends = {start + stop for _, stop in sentences(document.text[start:end])}
+        following = document.text[chunk.end : end]
+        blank = len(following) - len(following.lstrip())
+        assert any(chunk.end <= stop <= chunk.end + blank for stop in ends), chunk
 
 
 def takewhile_before(bodies: list[tuple[int, int, int]], first: int, end: int) -> Iterator[tuple[int, int, int]]:

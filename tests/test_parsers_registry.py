@@ -318,7 +318,11 @@ BOOK = f"""Title: Wars of A, Vol. 1\nAuthor: B C\n\n*** START OF THIS PROJECT GU
 BOOK I  3\n
 {CHAPTERS}FOOTNOTES\n\n[1] A note.\n\nINDEX\n\nAlps, 3\n\n*** END OF THIS PROJECT GUTENBERG EBOOK ***\n"""
 FIXTURES = {
-    "markdown": [("a.md", MARKDOWN.encode()), ("b.md", "## Größe\n\nöffnen – schließen\n".encode("cp1252"))],
+    "markdown": [
+        ("c.md", f"{'A long line. ' * 40}\n---\n\n# Late\n".encode()),
+        ("a.md", MARKDOWN.encode()),
+        ("b.md", "## Größe\n\nöffnen – schließen\n".encode("cp1252")),
+    ],
     "web": [("a.html", HTML.encode()), ("b.xhtml", XHTML.encode("koi8-r"))],
     "text": [
         ("a.txt", TEXT.encode()),
@@ -328,7 +332,7 @@ FIXTURES = {
         ("e.txt", BOOK.encode()),
     ],
 }
-PINNED = {"markdown": (1, "d31486a0176f1b98"), "web": (1, "b89c2d85a1e9b2ee"), "text": (2, "98fb91d59b7dfec4")}
+PINNED = {"markdown": (2, "b3b869f11fb8ce58"), "web": (1, "b89c2d85a1e9b2ee"), "text": (2, "98fb91d59b7dfec4")}
 
 
 @pytest.mark.parametrize("name", FIXTURES)

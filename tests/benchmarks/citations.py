@@ -2,10 +2,10 @@
 
     python tests/benchmarks/citations.py ../shared/corpora/ancient-history/books
 
-`citations.jsonl` holds places drawn by lot, thirteen a book less those whose number is in doubt: the book, chapter and
-section in force there, or why the place should be left out, read by eye in the printed text without knowledge of the
-program. The second draw was read after the program was written. A place is right when the chunk that holds it is cited
-with exactly these numbers, or with a range that they begin, end or lie in. Prints the faults, and the sums.
+`citations.jsonl` holds places drawn by lot, thirteen a book less those whose number is in doubt: the book, chapter
+and section in force there, or why the place should be left out, read by eye in the printed text without knowledge of
+the program. The second draw was read after the program was written. A place is right when the chunk that holds it is
+cited with exactly these numbers, or with a range that they begin, end or lie in. Prints the faults, and the sums.
 """
 
 from __future__ import annotations
