@@ -78,6 +78,10 @@ DATA ?= ../shared
 bench: models ## Measure again what the README claims (an hour and more); DATA=folder with bench/ and corpora/
 	@$(BIN)/gristmill models fetch --notes llm
 	@$(BIN)/python tests/benchmarks/quality.py $(DATA) .bench
+	@$(BIN)/python tests/benchmarks/cutting.py $(DATA)/corpora/ancient-history/books
+	@$(BIN)/python tests/benchmarks/citations.py $(DATA)/corpora/ancient-history/books
+	@$(BIN)/python tests/benchmarks/chunking.py $(DATA)/bench/chunking --work .bench
+	@$(BIN)/python tests/benchmarks/throughput.py $(DATA)/corpora/ancient-history/books --work .bench
 	@$(BIN)/python tests/benchmarks/books.py $(DATA)/corpora/ancient-history/books --vectors-for 10657.txt
 	@$(BIN)/python tests/benchmarks/notes.py $(addprefix $(DATA)/corpora/ancient-history/books/,10657.txt 10706.txt 674.txt)
 

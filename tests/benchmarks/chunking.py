@@ -3,11 +3,11 @@
     python tests/benchmarks/chunking.py ../shared/bench/chunking --work .bench
 
 Five corpora, 326 questions with the `[start, end)` of what answers them. Every splitter counts with the default
-embedder's tokenizer, and is given the size at which its mean chunk is as long as Gristmill's, in tokens, as nearly as
-it can. Chunks of all corpora are ranked together by the cosine to the question. Recall is the share of the answer's
-characters that was returned, precision the share of what was returned that answers, IoU what both have in common by
-what either has; each for the first five chunks, and for the first BUDGET characters of the ranking. Means in %, with
-the 95 % bootstrap interval of recall, and the paired difference to LangChain's. Vectors are kept in WORK.
+embedder's tokenizer, and is given the size at which its mean chunk has MEAN tokens, as nearly as it can. Chunks of
+all corpora are ranked together by the cosine to the question. Recall is the share of the answer's characters that was
+returned, precision the share of what was returned that answers, IoU what both have in common by what either has; each
+for the first five chunks, and for the first BUDGET characters of the ranking. Means in %, with the 95 % bootstrap
+interval of recall, and the paired difference to LangChain's. Vectors are kept in WORK.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from environments import Peers
 from peers import REQUIREMENTS
 from throughput import tokenizer_file
 
-from chunker.chunk import embedded_text
+from chunker.chunk import Chunk, embedded_text
 from chunker.split import split
 from chunker.tokens import Ruler
 from enrich.embedder import Embedder, open_embedder
@@ -78,8 +78,8 @@ def main() -> None:
     kept = hashlib.sha256(embedder.fingerprint.encode()).hexdigest()[:12]
     vectors = Vectors(embedder, arguments.work / f"chunking-{kept}.npz")
     asked = vectors.of([one["question"] for one in questions], "query")
-    cuts = own(settings, ruler, corpora)
-    wanted = mean_tokens(ruler, cuts["Gristmill, bare"], corpora)
+    wanted = arguments.mean
+    cuts = own(settings, corpora, wanted)
     peers = Peers(arguments.work / "peers", tokenizer_file())
     for name in REQUIREMENTS:
         cuts[name] = sized(peers, name, ruler, corpora, wanted)
@@ -101,17 +101,27 @@ def main() -> None:
         )
 
 
-def own(settings: Settings, ruler: Ruler, corpora: dict[str, bytes]) -> dict[str, list[tuple[Place, str]]]:
-    """Gristmill's chunks, each with the text that is embedded for it."""
-    whole, bare = [], []
-    for name, data in corpora.items():
-        document = read(name, data)
-        assert len(document.text) == len(data.decode("utf-8").replace("\r\n", "\n"))
-        for chunk in split(document, document.title or name, ruler, chunker_settings(settings)):
-            place = (name, chunk.start, chunk.end)
-            whole.append((place, embedded_text("", chunk)))
-            bare.append((place, chunk.text))
-    return {"Gristmill": whole, "Gristmill, bare": bare}
+def own(settings: Settings, corpora: dict[str, bytes], wanted: float) -> dict[str, list[tuple[Place, str]]]:
+    """Gristmill's chunks, each with the text that is embedded for it, and without what stands before its own."""
+    documents = {name: read(name, data) for name, data in corpora.items()}
+    low, high = settings.note_reserve + 64, open_ruler(settings).limit
+    best: tuple[float, list[tuple[str, Chunk]]] = (float("inf"), [])
+    while low <= high:
+        limit = (low + high) // 2
+        ruler = open_ruler(settings, limit)
+        chunks = [
+            (name, chunk)
+            for name, document in documents.items()
+            for chunk in split(document, document.title or name, ruler, chunker_settings(settings))
+        ]
+        mean = statistics.fmean(chunk.tokens for _, chunk in chunks)
+        best = min(best, (abs(mean - wanted), chunks), key=lambda pair: pair[0])
+        low, high = (limit + 1, high) if mean < wanted else (low, limit - 1)
+    places = [((name, chunk.start, chunk.end), chunk) for name, chunk in best[1]]
+    return {
+        "Gristmill": [(place, embedded_text("", chunk)) for place, chunk in places],
+        "Gristmill, bare": [(place, chunk.text) for place, chunk in places],
+    }
 
 
 def sized(peers: Peers, name: str, ruler: Ruler, corpora: dict[str, bytes], wanted: float) -> list[tuple[Place, str]]:
@@ -195,6 +205,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--work", type=Path, default=Path(".bench"), help="a folder for vectors and the other libraries"
     )
+    parser.add_argument("--mean", type=float, default=154, help="tokens of the mean chunk")
     return parser.parse_args()
 
 
