@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chunker.blocks import regions
 from chunker.chunk import Chunk, chunk_ids, document_id, embedded_text
 from chunker.sentences import sentences
 from chunker.split import ChunkerSettings, split
@@ -90,18 +91,15 @@ def check_sections(document: Document, chunks: list[Chunk]) -> None:
 
 def check_sentences(document: Document, chunks: list[Chunk]) -> None:
     """A chunk that says of no cut ends where a part of the document ends, or a sentence of it."""
-    parts = sorted(
-        (*document.nodes[index].extent, index) for index in leaves(document) if document.nodes[index].kind != "heading"
-    )
-    starts = [start for start, _, _ in parts]
+    units = [unit for region in regions(document, "") for unit in region.units]
+    starts = [unit.start for unit in units]
     for chunk in chunks:
-        start, end, index = parts[max(0, bisect_right(starts, chunk.end) - 1)] if parts else (0, 0, 0)
-        if chunk.cut or not start < chunk.end < start + len(document.text[start:end].rstrip()):
+        unit = units[max(0, bisect_right(starts, chunk.end) - 1)]
+        if chunk.cut or not unit.start < chunk.end < unit.end:
             continue
-        kind = document.nodes[index].kind
-        assert kind not in ("code", "row", "heading"), chunk
-        ends = {start + stop for _, stop in sentences(document.text[start:end])}
-        following = document.text[chunk.end : end]
+        assert unit.kind not in ("code", "table", "heading"), chunk
+        ends = {unit.start + stop for _, stop in sentences(document.text[unit.start : unit.end])}
+        following = document.text[chunk.end : unit.end]
         blank = len(following) - len(following.lstrip())
         assert any(chunk.end <= stop <= chunk.end + blank for stop in ends), chunk
 
