@@ -1,8 +1,8 @@
 """Greedy packing of units into chunks, within one region.
 
 Kept here: a unit is cut only where it alone is over the budget, or where it is prose and the chunk before it would
-stay short; a sentence, a row or a line only where that alone is over the budget, and then the atom says so. Each unit
-is tokenized once; sums over its parts decide the cuts, and a chunk whose sum may be wrong is counted again.
+stay short; a sentence, a row or a line only where that alone is over the budget, and then the atom says so. Sums
+over its parts decide where a unit is cut, and a chunk whose sum may be wrong is counted again.
 """
 
 from __future__ import annotations

@@ -67,28 +67,32 @@ def cut(document: Document, title: str, ruler: Ruler, settings: ChunkerSettings)
     """The chunks of :func:`split`, one at a time: what is held besides the document does not grow with it."""
     cutter = _Cutter(document.text, ruler, settings, titled=bool(document.title))
     last: Chunk | None = None  # held back for headings that may stand below it
-    waiting: Region | None = None  # headings without a body, on their way to the region below
-    for region in regions(document, title):
+    for region in _with_bodies(regions(document, title)):
+        if region.only_headings and region.joined and last is not None and (whole := cutter.join(last, region)):
+            last = whole
+            continue
+        for chunk in cutter.cut(region):
+            if last is not None:
+                yield last
+            last = chunk
+    if last is not None:
+        yield last
+
+
+def _with_bodies(found: Iterator[Region]) -> Iterator[Region]:
+    """The regions, headings without a body put to the region below; those with nothing below come by themselves."""
+    waiting: Region | None = None
+    for region in found:
         if waiting is not None and region.joined:
             region.units = waiting.units + region.units
         elif waiting is not None:
-            for chunk in cutter.cut(waiting):
-                yield from () if last is None else (last,)
-                last = chunk
+            waiting.joined = False  # something left out stands below it: it joins neither side
+            yield waiting
         waiting = region if region.only_headings else None
-        for chunk in cutter.cut(region) if waiting is None else ():
-            yield from () if last is None else (last,)
-            last = chunk
+        if waiting is None:
+            yield region
     if waiting is not None:
-        joined = cutter.join(last, waiting) if last is not None and waiting.joined else None
-        if joined is not None:
-            last = joined
-        else:
-            for chunk in cutter.cut(waiting):
-                yield from () if last is None else (last,)
-                last = chunk
-    if last is not None:
-        yield last
+        yield waiting
 
 
 class _Cutter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from parsers.book_marks import Block
@@ -113,29 +113,34 @@ def _listed(text: str, block: Block) -> bool:
 
 
 def leave_index_out(blocks: list[Block], length: int) -> None:
-    inside = False
-    for block in blocks:
-        if block.frame == "index" and block.start > _INDEX_AFTER * length:
-            inside = True
-        elif inside and (
-            block.left_out or block.note or block.frame in ("notes", "apart") or block.level in ("book", "chapter")
-        ):
-            inside = False
-        if inside:
-            block.left_out = block.left_out or "index"
-            block.forget()
+    """Mark the index: from its heading in the later part of the book to notes, an appendix or the next chapter."""
+    after = _INDEX_AFTER * length
+    _leave_out(
+        blocks,
+        "index",
+        lambda block: block.frame == "index" and block.start > after,
+        lambda block: block.note or block.frame in ("notes", "apart") or block.level in ("book", "chapter"),
+    )
 
 
 def leave_transcriber_out(blocks: list[Block]) -> None:
     """Mark the notes of those who made the file: up to the next heading."""
+    _leave_out(
+        blocks, "transcriber's notes", lambda block: block.frame == "transcriber", lambda block: block.level is not None
+    )
+
+
+def _leave_out(
+    blocks: list[Block], reason: str, begins: Callable[[Block], bool], ends: Callable[[Block], bool]
+) -> None:
     inside = False
     for block in blocks:
-        if block.frame == "transcriber":
+        if begins(block):
             inside = True
-        elif inside and (block.left_out or block.level):
+        elif inside and (block.left_out or ends(block)):
             inside = False
         if inside:
-            block.left_out = block.left_out or "transcriber's notes"
+            block.left_out = block.left_out or reason
             block.forget()
 
 
