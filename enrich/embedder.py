@@ -162,6 +162,14 @@ class Embedder:
         """What makes the vectors; loads the runtime."""
         return self._runtime().provenance
 
+    def load(self) -> None:
+        """Load the runtime now, where it is not loaded yet.
+
+        Raises:
+            ModelError: when it cannot be loaded.
+        """
+        self._runtime()
+
     def count(self, text: str, kind: Kind = "passage") -> int:
         """Tokens of one text with its prefix and the special tokens, before the limit; loads no runtime."""
         return int(self.counts([text], kind)[0])

@@ -1,26 +1,40 @@
 """What a build remembers: the result of each stage by the digest of what it was made from.
 
 Kept here: an entry is written once and never changed; what is flushed survives a kill; a build asks for the keys it
-needs and computes those that are missing. LanceDB keeps the tables, so the memory can live wherever an index can.
+needs and computes those that are missing; and nothing is forgotten that whoever sweeps has marked or that is younger
+than a time they name. LanceDB keeps the tables, so the memory can live wherever an index can.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from lancedb.index import BTree
 
+from enrich import tables
+
 Value = TypeVar("Value")
+RUNTIMES: Final = "runtimes"  # table of what each runtime was, by the id of its provenance; a few rows, never swept
+VECTORS: Final = "vectors-"  # tables of vectors, by their dimension
 
 ASK: Final = 2_000  # keys asked for in one query
-COMPACT_AT: Final = 40  # fragments above which a table is compacted at the end of a build
 INDEX_AT: Final = 20_000  # rows above which the keys get an index
+STALE_SHARE: Final = 0.05  # of the rows not in that index before it is brought up to date
+SCAN_ROWS: Final = 65_536  # rows in a batch of a scan over keys
+
+
+def marks(keys: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """Keys as numbers, by their first 16 digits: enough to tell what stays, at 8 bytes a key."""
+    return np.fromiter((int(key[:16], 16) for key in keys), np.uint64, len(keys))
 
 
 def memory_key(*parts: str) -> str:
@@ -29,11 +43,28 @@ def memory_key(*parts: str) -> str:
     return hashlib.sha256(joined).hexdigest()[:32]
 
 
+def text_digest(embedded_text: str) -> str:
+    """SHA-256 of an embedded text, in hexadecimal."""
+    return hashlib.sha256(embedded_text.encode()).hexdigest()
+
+
+def vector_key(digest: str, embedder_fingerprint: str) -> str:
+    """The key of the vector of an embedded text, by that text's digest."""
+    return memory_key("vector", digest, embedder_fingerprint)
+
+
+def version_key(document_id: str, version: str) -> str:
+    """The key of what the bytes of a document were in a state of the source."""
+    return memory_key("version", document_id, version)
+
+
 class _Table(ABC, Generic[Value]):
     """Keys and values in one LanceDB table."""
 
     def __init__(self, db: Any, name: str, columns: list[tuple[str, pa.DataType]]) -> None:
-        self._schema = pa.schema([("key", pa.string()), *columns])
+        self._db = db
+        self._name = name
+        self._schema = pa.schema([("key", pa.string()), ("made", pa.int64()), *columns])
         existing = name in set(db.list_tables(limit=1_000).tables)
         self._table = db.open_table(name) if existing else db.create_table(name, schema=self._schema)
 
@@ -53,8 +84,9 @@ class _Table(ABC, Generic[Value]):
         known = self.known(entries)
         new = [key for key in entries if key not in known]
         if new:
-            columns = self._pack([entries[key] for key in new])
-            self._table.add(pa.table([pa.array(new, pa.string()), *columns], schema=self._schema))
+            columns = [pa.array(new, pa.string()), pa.array([int(time.time())] * len(new), pa.int64())]
+            columns += self._pack([entries[key] for key in new])
+            self._table.add(pa.table(columns, schema=self._schema))
 
     def tidy(self, keep: timedelta) -> None:
         """Compact what many small writes left behind, and index the keys of a large table.
@@ -62,14 +94,47 @@ class _Table(ABC, Generic[Value]):
         Args:
             keep: superseded states younger than this stay, for whoever still reads them.
         """
-        statistics = self._table.stats()
-        if statistics["fragment_stats"]["num_fragments"] > COMPACT_AT:
+        total = len(self)
+        if tables.pieces(self._table) > tables.COMPACT_AT:
             self._table.optimize(cleanup_older_than=keep)
-        if len(self) > INDEX_AT:
-            if not self._table.list_indices():
+        if total > INDEX_AT:
+            indexes = self._table.list_indices()
+            if not indexes:
                 self._table.create_index("key", config=BTree())
-            else:
+            elif self._table.index_stats(indexes[0].name).num_unindexed_rows > STALE_SHARE * total:
                 self._table.optimize(cleanup_older_than=keep)
+
+    def sweep(self, marked: npt.NDArray[np.uint64], before: float) -> int:
+        """Forget entries that nobody marked, and return how many.
+
+        Args:
+            marked: the :func:`marks` of the keys that stay, in any order.
+            before: entries made at this time or later stay, in seconds since 1970.
+        """
+        gone: list[str] = []
+        for batch in self._table.search().select(["key", "made"]).limit(None).to_batches(SCAN_ROWS):
+            old = batch.filter(pc.less(batch["made"], int(before)))
+            keys = old["key"].to_pylist()
+            stays = np.isin(marks(keys), marked)
+            gone += [key for key, stay in zip(keys, stays.tolist(), strict=True) if not stay]
+        self.forget(gone)
+        return len(gone)
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Forget entries; those that are not there are passed over."""
+        ids = sorted(set(keys))
+        for start in range(0, len(ids), ASK):
+            listed = ", ".join(f"'{_hex(key)}'" for key in ids[start : start + ASK])
+            self._table.delete(f"key IN ({listed})")
+
+    def prune(self, before: datetime) -> None:
+        """Drop states superseded before a time, and what killed writers left; nobody may write meanwhile."""
+        tables.prune(self._table, before)
+
+    def rewrite(self) -> None:
+        """Write every entry anew and drop all else: what was forgotten is then on no disk."""
+        self._table = tables.rewrite(self._db, self._name, self._table)
+        tables.drop_others(self._table)
 
     def __len__(self) -> int:
         return int(self._table.count_rows())
@@ -96,7 +161,7 @@ class Memo(_Table[bytes]):
 
     Args:
         db: a LanceDB connection.
-        name: of the table: ``documents``, ``chunks``, ``notes``.
+        name: of the table: ``documents``, ``chunks``, ``notes``, ``versions``, ``runtimes``.
     """
 
     def __init__(self, db: Any, name: str) -> None:
@@ -137,7 +202,7 @@ class VectorMemo(_Table[Embedding]):
         self._dimension = dimension
         super().__init__(
             db,
-            f"vectors-{dimension}",
+            f"{VECTORS}{dimension}",
             [
                 ("vector", pa.list_(pa.float32(), dimension)),
                 ("tokens", pa.int32()),
@@ -146,7 +211,7 @@ class VectorMemo(_Table[Embedding]):
             ],
         )
 
-    def forget(self, runtime: str) -> None:
+    def forget_runtime(self, runtime: str) -> None:
         """Forget all vectors of a runtime, by the id of its provenance."""
         self._table.delete(f"runtime = '{_hex(runtime)}'")
 

@@ -24,15 +24,16 @@ from chunker.split import split
 from chunker.tokens import Ruler
 from enrich.context import Windows, WindowSettings
 from enrich.embedder import Embedder
-from enrich.memo import Memo, VectorMemo, memory_key
+from enrich.memo import Memo, VectorMemo, text_digest, vector_key
 from enrich.note import Note, fit
 from flows.evaluate import COMPARED_K, finish
 from flows.golden_sets import resolve, texts_of
 from flows.measuring import make_record, measure, published_index, worst_questions
 from flows.notes import NoteMaker, open_notes
 from flows.page import check_page
+from flows.place import published
 from flows.ruler import chunker_settings, open_ruler
-from flows.searching import fusion, open_query_embedder, published
+from flows.searching import fusion, open_query_embedder
 from flows.settings import Settings
 from flows.vectors import remember_vectors
 from indexes import rows as index_rows
@@ -200,7 +201,10 @@ class _Maker:
     def _embedded(self, rows: Sequence[index_rows.Row]) -> list[index_rows.Vector | None]:
         """A vector for each row of a document that gets them, from the memory where it has one."""
         embeds = self._settings.embeds
-        keys = [memory_key(row.embedded_text, self._embedder.fingerprint) if embeds(row.key) else "" for row in rows]
+        keys = [
+            vector_key(text_digest(row.embedded_text), self._embedder.fingerprint) if embeds(row.key) else ""
+            for row in rows
+        ]
         texts = {key: row.embedded_text for key, row in zip(keys, rows, strict=True) if key}
         remember_vectors(self._storage, self._vectors, self._embedder, texts)
         found = self._vectors.get(texts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from prefect import flow, task
@@ -17,12 +18,16 @@ from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel, ConfigDict
 
 from flows import gates, stages
-from flows.plan import Entry, Plan, make_plan
+from flows.entry import Entry
+from flows.place import open_storage
+from flows.plan import Plan, make_plan
+from flows.planning import check_kept
 from flows.recall_gate import RecallGate
 from flows.report import BuildReport, Progress
 from flows.settings import Settings
 from flows.workshop import Workshop, check_surroundings
-from indexes.storage import Storage
+from indexes import retention
+from indexes.storage import Pointer
 from parsers.errors import GateRefused
 
 
@@ -34,6 +39,7 @@ class BuildOptions(BaseModel):
         force: publish although a gate refuses that may be forced; its figure says so.
         new_source: take a source that the index does not know yet into it.
         quiet: say nothing while building.
+        replay: a kept plan; what is to be done must be just what it says.
         started: when the command began, on the clock of ``time.time``.
     """
 
@@ -43,6 +49,7 @@ class BuildOptions(BaseModel):
     force: bool = False
     new_source: bool = False
     quiet: bool = False
+    replay: Path | None = None
     started: float | None = None
 
 
@@ -59,39 +66,39 @@ def build(settings: Settings, options: BuildOptions | None = None) -> dict[str, 
     options = options or BuildOptions()
     with _workshop(settings, options) as shop:
         plan = list_documents(shop, options)
-        with shop.progress.documents(len(plan.entries), plan.size):
-            for batch in plan.batches(settings.batch_bytes, settings.batch_documents):
+        with shop.progress.documents(plan.looked_at, plan.size):
+            for batch in plan.batches(shop):
                 fetch(shop, batch)
                 parse(shop, batch)
                 chunk(shop, batch)
                 note(shop, batch)
                 embed(shop, batch)
                 write(shop, batch)
-        remove(shop, plan)
+        if plan.steps["remove"]:
+            remove(shop, plan)
         if changed(shop):
-            recall = gate(shop, plan, options)
-            publish(shop, recall)
-        shop.report.seconds["total"] = time.time() - shop.began
-        return shop.report.as_json()
+            recall = gate(shop, options, listed=plan.listed)
+            publish(shop, recall, made_by="build", sources={plan.source: shop.source.address})
+        return finished(shop)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def list_documents(shop: Workshop, options: BuildOptions) -> Plan:
     """The source's listing against the catalog."""
     with shop.report.timed("list"):
-        plan = make_plan(shop, new_source=options.new_source)
+        plan = make_plan(shop, shop.scratch / "plan.jsonl", new_source=options.new_source)
+        if options.replay is not None:
+            check_kept(options.replay, shop, plan)
     removals = gates.Gates(shop.report, force=options.force or options.allow_deletes)
     try:  # before the work: what is to be refused is refused at once
         removals.through("removals", lambda: gates.check_removals(plan, shop.settings.guards), forcible=True)
     except GateRefused:
-        _show_gates(shop)
+        show_gates(shop)
         raise
-    for row in plan.unchanged:
-        shop.note_status(row)
-    shop.report.documents["unchanged"] += len(plan.unchanged)
+    shop.report.documents["unchanged"] += plan.unchanged
     shop.progress.say(
-        f"{plan.listed:,} documents in {shop.source.address}: {len(plan.entries):,} to look at"
-        f" ({plan.size / 1e6:.1f} MB), {len(plan.unchanged):,} unchanged, {len(plan.removed):,} removed"
+        f"{plan.listed:,} documents in {shop.source.address}: {plan.looked_at:,} to look at"
+        f" ({plan.size / 1e6:.1f} MB), {plan.unchanged:,} unchanged, {plan.steps['remove']:,} removed"
     )
     return plan
 
@@ -142,10 +149,12 @@ def write(shop: Workshop, batch: list[Entry]) -> None:
 def remove(shop: Workshop, plan: Plan) -> None:
     """What the source no longer holds, out of the index."""
     with shop.report.timed("write"):
-        if plan.removed and shop.continues:
-            written = shop.draft.remove(plan.removed)
-            shop.report.chunks["removed"] += written.removed
-        shop.report.documents["removed"] += len(plan.removed)
+        if shop.continues:
+            for rows in plan.removed(shop):
+                shop.report.chunks["removed"] += shop.draft.remove(rows).removed
+        else:
+            shop.draft.catalog  # noqa: B018 - nothing is written, and yet there is something to publish
+        shop.report.documents["removed"] += plan.steps["remove"]
 
 
 def changed(shop: Workshop) -> bool:
@@ -159,10 +168,9 @@ def changed(shop: Workshop) -> bool:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def gate(shop: Workshop, plan: Plan, options: BuildOptions) -> RecallGate | None:
+def gate(shop: Workshop, options: BuildOptions, *, listed: int) -> RecallGate | None:
     """Finish the stores and check that they may be published."""
     with shop.report.timed("finish"):
-        shop.draft.catalog.put(shop.touched)
         shop.draft.finish()
     recall = RecallGate(shop, shop.settings.golden) if shop.settings.golden else None
     passed = gates.Gates(shop.report, force=options.force)
@@ -172,32 +180,46 @@ def gate(shop: Workshop, plan: Plan, options: BuildOptions) -> RecallGate | None
             passed.through("fingerprint", lambda: shop.draft.check_fingerprint(shop.runtimes()))
             passed.through("vectors", lambda: gates.check_vectors(shop))
             passed.through("text", lambda: gates.check_some_text(shop))
-            passed.through("failures", lambda: gates.check_failures(shop, plan.listed), forcible=True)
+            passed.through("failures", lambda: gates.check_failures(shop, listed), forcible=True)
             if recall:
                 passed.through("recall", recall.check, forcible=True)
     finally:
-        _show_gates(shop)
+        show_gates(shop)
     return recall
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def publish(shop: Workshop, recall: RecallGate | None) -> None:
-    """Point readers to the new revision, and keep what was measured of it."""
+def publish(shop: Workshop, recall: RecallGate | None, *, made_by: str, sources: dict[str, str]) -> None:
+    """Point readers to the new revision, keep what was measured of it, and clear away what nobody needs any more."""
     with shop.report.timed("publish"):
-        sources = dict(shop.published.sources) if shop.published is not None else {}
-        sources[shop.source.name] = shop.source.address
-        pointer = shop.draft.publish(sources=sources, runtimes=shop.runtimes(), checks=shop.report.checks)
+        known = dict(shop.published.sources) if shop.published is not None else {}
+        pointer = shop.draft.publish(
+            sources=known | sources,
+            runtimes=shop.runtimes(),
+            checks=shop.report.checks,
+            made_by=made_by,
+            rates=shop.rates(),
+        )
         shop.report.generation, shop.report.revision = pointer.generation, pointer.revision
         shop.report.chunks["total"] = pointer.counts["chunks"]
         shop.report.published = True
     if recall:
         with _never_failing(shop, "what was measured could not be kept"):
             recall.keep(pointer)
-    with shop.report.timed("tidy"):
+    with shop.report.timed("tidy"), _never_failing(shop, "old revisions could not be cleared away"):
         shop.tidy()
+        grace = shop.settings.grace
+        if retention.retire(shop.storage, keep=shop.settings.keep_revisions, grace=grace):
+            retention.prune(shop.storage, grace=grace)
 
 
-def _show_gates(shop: Workshop) -> None:
+def finished(shop: Workshop) -> dict[str, Any]:
+    """The report of a build that is done."""
+    shop.report.seconds["total"] = time.time() - shop.began
+    return shop.report.as_json()
+
+
+def show_gates(shop: Workshop) -> None:
     """The gates with their figures as an artifact of the flow's run."""
     table = [{"gate": name, "figure": figure} for name, figure in shop.report.checks.items()]
     with _never_failing(shop, "the gates are not shown in Prefect"):
@@ -215,14 +237,26 @@ def _never_failing(shop: Workshop, what: str) -> Iterator[None]:
 
 @contextmanager
 def _workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
-    """Hold the index for this build, and time it from the start of the command."""
+    """Everything that a build from a source works with."""
+    check_surroundings(settings)
+    with workshop(settings, options) as shop:
+        yield shop
+
+
+@contextmanager
+def workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
+    """Hold the index for this build, and time it from the start of the command.
+
+    Raises:
+        GateRefused: when publishing is held.
+    """
     began = time.time() if options.started is None else options.started
     report = BuildReport()
     report.seconds["start"] = time.time() - began
-    check_surroundings(settings)
-    storage = Storage(settings.index)
+    storage = open_storage(settings)
     with storage.lock():
         shop = Workshop(settings, storage, report, Progress(quiet=options.quiet), began)
+        _refuse_held(storage.address, shop.published)
         try:
             yield shop
         except Exception as error:  # a full disk shows as whatever the library at hand raises
@@ -230,3 +264,11 @@ def _workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
             raise
         finally:
             shop.close()
+
+
+def _refuse_held(address: str, published: Pointer | None) -> None:
+    if published is not None and published.held:
+        raise GateRefused(
+            f"index {address}: publishing is held: {published.held}",
+            "Release it when the cause is mended: gristmill rollback --release",
+        )

@@ -65,6 +65,7 @@ def _clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
 
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file; gristmill.toml by default.")]
 Index = Annotated[str | None, typer.Option("--index", help="Where the index is kept.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing while building.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line of standard output.")]
 
 
@@ -92,9 +93,20 @@ def build(
     notes_limit: Annotated[
         int | None, typer.Option("--notes-limit", help="Notes asked of the LLM in this build; the rest waits.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while building.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say what a build would do, and how long that would take.")
+    ] = False,
+    keep: Annotated[Path | None, typer.Option("--keep", help="With --plan: write the plan to this file.")] = None,
+    replay: Annotated[
+        Path | None, typer.Option("--replay", help="Build just what this kept plan says, or refuse.")
+    ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """One incremental build: look at what changed, check the result, publish it."""
+    if keep is not None and not plan:
+        raise typer.BadParameter("--keep belongs to --plan")
+    if plan and replay is not None:
+        raise typer.BadParameter("--plan makes a plan, --replay builds by one")
     settings = load_settings(
         config,
         source=source,
@@ -105,6 +117,13 @@ def build(
     )
     if settings.notes == "llm":
         prepare_llm()
+    if plan:
+        from flows import printing
+        from flows.planning import plan_build
+
+        planned = plan_build(settings, new_source=new_source, keep=keep)
+        _finish(planned, as_json, lambda: printing.plan(planned))
+        return
     from flows.workshop import check_surroundings
 
     check_surroundings(settings)
@@ -112,14 +131,130 @@ def build(
     from flows.build import build as run
 
     options = BuildOptions(
-        allow_deletes=allow_deletes, force=force, new_source=new_source, quiet=quiet, started=STARTED
+        allow_deletes=allow_deletes,
+        force=force,
+        new_source=new_source,
+        replay=replay,
+        quiet=quiet,
+        started=STARTED,
     )
+    _built(run(settings, options), as_json)
+
+
+@app.command()
+@_clearly
+def reindex(
+    embedder: Annotated[str, typer.Option("--embedder", help="The model that is to make the vectors.")],
+    index: Index = None,
+    rechunk: Annotated[
+        bool, typer.Option("--rechunk", help="Cut the stored documents again, for this model's limit.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish although the gate of failures or recall refuses.")
+    ] = False,
+    quiet: Quiet = False,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Make the index anew for another embedding model, from what is stored; readers stay on the old one till then."""
+    settings = load_settings(config, index=index)
+    from flows.place import published
+
+    published(settings)
+    from flows.reindex import ReindexOptions
+    from flows.reindex import reindex as run
+
+    options = ReindexOptions(embedder=embedder, rechunk=rechunk, force=force, quiet=quiet, started=STARTED)
     report = run(settings, options)
+    for name in ("embedder", *(["ruler"] if rechunk else [])):
+        if name in settings.model_fields_set and getattr(settings, name) != embedder:
+            _say(f"note: your settings name another {name}: set it to {embedder}, or the next build swaps it back.")
+    _built(report, as_json)
+
+
+def _built(report: dict[str, Any], as_json: bool) -> None:
     from flows import printing
 
     _finish(report, as_json, lambda: printing.build(report))
     if report["documents"]["failed"]:
         raise typer.Exit(SOME_FAILED)
+
+
+@app.command()
+@_clearly
+def revisions(index: Index = None, config: Config = None, as_json: Json = False) -> None:
+    """The revisions that are kept, and can be gone back to."""
+    from flows import keeping, printing
+
+    found = keeping.revisions(load_settings(config, index=index))
+    _finish(found, as_json, lambda: printing.revisions(found))
+
+
+@app.command()
+@_clearly
+def rollback(
+    revision: Annotated[
+        int | None, typer.Argument(help="The revision; the one before the published by default.")
+    ] = None,
+    release: Annotated[bool, typer.Option("--release", help="Let builds publish again.")] = False,
+    index: Index = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Go back to a kept revision, without the documents that have gone since; holds publishing until it is released."""
+    from flows import keeping, printing
+
+    if release and revision is not None:
+        raise typer.BadParameter("--release goes back to nothing")
+    settings = load_settings(config, index=index)
+    found = keeping.release(settings) if release else keeping.rollback(settings, revision)
+    _finish(found, as_json, lambda: printing.rolled_back(found))
+
+
+@app.command()
+@_clearly
+def sweep(
+    purge: Annotated[
+        str | None,
+        typer.Option("--purge", metavar="KEY", help="Erase this document everywhere, kept revisions and disk too."),
+    ] = None,
+    index: Index = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Clear away what no kept revision needs and nobody may still want, or erase one document everywhere."""
+    from flows import keeping, printing
+
+    settings = load_settings(config, index=index)
+    found = keeping.sweep(settings) if purge is None else keeping.purge(settings, purge)
+    _finish(found, as_json, lambda: printing.swept(found))
+
+
+@app.command()
+@_clearly
+def verify(
+    everything: Annotated[bool, typer.Option("--all", help="All kept revisions, not the published one alone.")] = False,
+    index: Index = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Whether the published index is whole: both stores and the catalog against each other, each row by its digest."""
+    from flows import keeping, printing
+
+    found = keeping.verify(load_settings(config, index=index), everything=everything)
+    _finish(found, as_json, lambda: printing.verified(found))
+    if not found["whole"]:
+        raise typer.Exit(GateRefused.exit_status)
+
+
+@app.command()
+@_clearly
+def repair(index: Index = None, config: Config = None, as_json: Json = False) -> None:
+    """Set the published index right from what is remembered, and publish it."""
+    from flows import keeping, printing
+
+    found = keeping.repair(load_settings(config, index=index), _say)
+    _finish(found, as_json, lambda: printing.repaired(found))
 
 
 @app.command()

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 from enrich.models import AnyModel, HubSource, ModelFolder, PackageSource, PartsSource, load_registry
 from flows.model_folder import used
+from flows.place import open_storage
 from flows.settings import Settings
-from indexes.storage import Storage
 from parsers.errors import GristmillError
 
 State = Literal["ok", "warning", "missing"]
@@ -103,7 +103,7 @@ def _places(settings: Settings) -> Iterator[dict[str, str]]:
 
 def _index(settings: Settings) -> Iterator[dict[str, str]]:
     try:
-        pointer = Storage(settings.index).pointer()
+        pointer = open_storage(settings).pointer()
     except GristmillError as error:
         yield _check("published", "missing", error.message, error.remedy)
         return

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from chunker.chunk import Chunk, document_id, locator
+from chunker.chunk import Chunk, locator
 from enrich.memo import Embedding
-from flows.plan import Entry
+from flows.entry import Entry
 from flows.workshop import Workshop
 from indexes import rows as index_rows
 from indexes.catalog import Row, stamp
@@ -46,7 +44,7 @@ def document_rows(
         embeddings: of each chunk's embedded text; None for a document that BM25 alone finds.
     """
     made = index_rows.document_rows(
-        document_id(shop.source.name, entry.key),
+        entry.document_id,
         entry.key,
         chunks,
         notes=notes,
@@ -55,17 +53,19 @@ def document_rows(
         labels=entry.labels,
     )
     vectors = [index_rows.Vector(one.vector, one.runtime) if one else None for one in embeddings]
+    digests = [
+        index_rows.row_digest(row, has_vector=vector is not None) for row, vector in zip(made, vectors, strict=True)
+    ]
     catalog_row = _catalog_row(
         shop,
         entry,
         document=entry.document,
+        chunks=entry.chunks,
+        notes=entry.notes,
         title=entry.title,
         labels=entry.labels,
         chunk_ids=[row.chunk_id for row in made],
-        stamp=stamp(
-            (row.chunk_id, index_rows.row_digest(row, has_vector=vector is not None))
-            for row, vector in zip(made, vectors, strict=True)
-        ),
+        stamp=stamp([row.chunk_id for row in made], digests),
         tokens=sum(embedding.tokens for embedding in embeddings if embedding),
         unknown=sum(embedding.unknown for embedding in embeddings if embedding),
     )
@@ -76,35 +76,31 @@ def row_without_chunks(shop: Workshop, entry: Entry) -> Row:
     """The catalog row of a document of which nothing new goes into the index; what is in it stays."""
     before = entry.row
     if before is not None and entry.touched:
-        return msgspec.structs.replace(before, version=entry.object.version)
+        return before
     if before is None or not shop.continues:
         return _catalog_row(shop, entry)
-    return _catalog_row(
-        shop,
-        entry,
-        document=before.document,
-        title=before.title,
-        labels=before.labels,
-        chunk_ids=before.chunk_ids,
-        stamp=before.stamp,
-        tokens=before.tokens,
-        unknown=before.unknown,
-    )
+    kept = ("document", "chunks", "notes", "title", "labels", "chunk_ids", "stamp", "tokens", "unknown")
+    return _catalog_row(shop, entry, **{name: getattr(before, name) for name in kept})
 
 
 def _catalog_row(shop: Workshop, entry: Entry, **content: Any) -> Row:
-    failed_before = entry.row.attempts if entry.row is not None else 0
+    attempts = 0
+    if entry.stored and entry.row is not None:
+        attempts = entry.row.attempts
+    elif entry.failed:
+        attempts = 1 + (entry.row.attempts if entry.row is not None else 0)
+    parked = entry.transient and attempts >= shop.settings.guards.attempts
     return Row(
-        document_id=document_id(shop.source.name, entry.key),
-        source=shop.source.name,
+        document_id=entry.document_id,
+        source=entry.source,
         key=entry.key,
-        version="" if entry.transient else entry.object.version,
+        version="" if entry.transient and not parked else entry.object.version,
         size=entry.object.size,
         bytes_digest=entry.bytes_digest,
         media_type=entry.media_type,
         recipe="" if entry.unfinished else shop.recipe(entry.key, entry.media_type),
         status=entry.status,
-        reason=entry.reason,
-        attempts=failed_before + 1 if entry.failed else 0,
+        reason=f"{entry.reason}; left alone after {attempts} attempts until it changes" if parked else entry.reason,
+        attempts=attempts,
         **content,
     )

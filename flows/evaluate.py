@@ -10,10 +10,20 @@ import msgspec
 from flows.golden_sets import resolve, texts_of
 from flows.measuring import PUBLISHED, corpus_digest, make_record, measure, published_index, worst_questions
 from flows.page import check_page, write_page
-from flows.searching import fusion, open_query_embedder, published
+from flows.place import published
+from flows.searching import fusion, open_query_embedder
 from flows.settings import Settings
 from indexes.evaluation.golden import load_golden
-from indexes.evaluation.record import Record, check_comparable, compare_records, read_record, write_record
+from indexes.evaluation.record import (
+    Record,
+    check_comparable,
+    compare_records,
+    decode_record,
+    kept_records,
+    read_record,
+    record_key,
+    write_record,
+)
 from indexes.generation import open_stores, published_catalog
 from indexes.storage import Storage
 from parsers.errors import UsageError
@@ -59,7 +69,7 @@ def evaluate(
 
 def finish(storage: Storage, record: Record, other: Record | None, html: Path | None) -> dict[str, Any]:
     """Keep a record, compare it, write its page, and give what the command prints."""
-    record = write_record(storage.evaluations(), record)
+    record = write_record(storage.objects, record)
     comparison = compare_records(other, record, COMPARED_K) if other else None
     if html:
         from flows.evaluation_page import page
@@ -72,7 +82,7 @@ def finish(storage: Storage, record: Record, other: Record | None, html: Path | 
         scores = run.pop("scores")
         del run["hits"]
         run["missed_at_5"] = [name for name, one in scores.items() if any(not r or r > 5 for r in one["midpoint"])]
-    found["record"] = str(storage.evaluations() / f"{record.id}.json")
+    found["record"] = f"{storage.address.rstrip('/')}/{record_key(record.id)}"
     return found | ({"comparison": comparison, "against": other.id} if other else {})
 
 
@@ -83,10 +93,9 @@ def find_record(storage: Storage, name: str) -> Record:
         UsageError: when there is none.
     """
     if name == "last":
-        for path in sorted(storage.evaluations().glob("*.json"), reverse=True):
-            record = read_record(path)
+        for record in kept_records(storage.objects):
             if record.runs[0].variant == PUBLISHED and not record.index.get("refused"):
                 return record
         raise UsageError(f"index {storage.address} has no kept evaluation", "Evaluate it once without --against.")
-    own = storage.evaluations() / f"{name}.json"
-    return read_record(own if own.is_file() else Path(name))
+    own = storage.objects.get(record_key(name)) if "/" not in name else None
+    return decode_record(own[0], name) if own is not None else read_record(Path(name))

@@ -6,23 +6,21 @@ revision keep; and what would break an index for its readers cannot be forced.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow.compute as pc
 
 from flows.plan import Plan
 from flows.report import BuildReport
 from flows.settings import Guards
-from flows.vectors import Sample, sample
+from flows.vectors import PROBES
 from flows.workshop import Workshop
 from indexes.vectors import ChunkTable
 from parsers.errors import GateRefused
 
 LEAST_COSINE: Final = 0.999  # of a vector and itself computed again, by any admitted runtime (DESIGN, parity)
-LENGTH_ERROR: Final = 1e-3  # how far the length of a normalized vector may be from 1
 
 
 class Gates:
@@ -64,8 +62,7 @@ def check_removals(plan: Plan, guards: Guards) -> str:
     Raises:
         GateRefused: when more than ``removed_count`` and more than ``removed_share`` of the documents are gone.
     """
-    gone = len(plan.removed)
-    before = gone + sum(1 for entry in plan.entries if entry.row is not None) + len(plan.unchanged)
+    gone, before = plan.steps["remove"], plan.known
     share = gone / before if before else 0.0
     if gone > guards.removed_count and share > guards.removed_share:
         raise GateRefused(
@@ -111,37 +108,25 @@ def check_some_text(shop: Workshop) -> str:
 
 
 def check_vectors(shop: Workshop) -> str:
-    """Every vector is one, and where vectors were made since this gate last passed, the embedder still makes them.
-
-    A sample of all rows and a sample of those that this build wrote are embedded again.
+    """Every vector that was written is one, and where vectors were made since this gate last passed, the embedder still
+    makes them: some of all rows and some of those that this build wrote are embedded again.
 
     Raises:
         GateRefused: when a vector is not finite or, of a model that normalizes, not of length 1; or one of a few
             stored ones differs from the same text embedded again.
     """
+    if shop.no_vector:
+        raise GateRefused(
+            shop.no_vector, "Nothing was published. If it stays so, look at the embedder with `gristmill parity`."
+        )
     table = shop.draft.table
-    count = 0
-    standing: Sample = []
-    for batch in table.rows(["chunk_id", "provenance", "vector"]):
-        with_vector = batch.filter(pc.not_equal(batch["provenance"], ""))
-        names = with_vector["chunk_id"].to_pylist()
-        matrix = np.asarray(with_vector["vector"].flatten()).reshape(-1, table.dimension)
-        wrong = _wrong(matrix, normalized=shop.embedder.model.normalize)
-        if len(wrong):
-            raise GateRefused(
-                f"the vector of chunk {names[wrong[0]]} is not finite or has a length of "
-                f"{float(np.linalg.norm(matrix[wrong[0]])):.4f}",
-                "Nothing was published. If it stays so, remove the index and build it anew.",
-            )
-        count += len(names)
-        standing = sample(standing, names, shop.draft.revision)
-    figure = f"{count} vectors"
-    probes = sorted({name for _, name in [*standing, *shop.sampled]})
+    figure = f"{table.count_vectors()} vectors"
+    probes = sorted({name for _, name in shop.sampled} | set(_standing(table, shop.draft.revision)))
     if not probes or not shop.storage.vectors_doubted:
         return figure
     cosine, worst = _least_cosine(shop, table, probes)
     if not cosine >= LEAST_COSINE:
-        shop.vectors.forget(shop.embedder.provenance.id)
+        shop.vectors.forget_runtime(shop.embedder.provenance.id)
         raise GateRefused(
             f"chunk {worst} embedded again has a cosine of {cosine:.4f} with its stored vector; {LEAST_COSINE} is "
             "asked: the embedder does not make what the index holds",
@@ -151,11 +136,12 @@ def check_vectors(shop: Workshop) -> str:
     return f"{figure}, least cosine {cosine:.4f} of {len(probes)} embedded again"
 
 
-def _wrong(matrix: npt.NDArray[np.float32], *, normalized: bool) -> npt.NDArray[np.int64]:
-    """Which rows are no vectors."""
-    lengths = np.linalg.norm(matrix, axis=1)
-    fine = np.isfinite(lengths) & (lengths > 0)
-    return np.flatnonzero(~(fine & (np.abs(lengths - 1) < LENGTH_ERROR)) if normalized else ~fine)
+def _standing(table: ChunkTable, revision: int) -> list[str]:
+    """A few rows with vectors out of all, others in each revision."""
+    count = table.count()
+    places = sorted(random.Random(revision).sample(range(count), min(count, 4 * PROBES)))
+    rows = table.take(places, ["chunk_id", "provenance"]) if places else []
+    return [row["chunk_id"] for row in rows if row["provenance"]][:PROBES]
 
 
 def _least_cosine(shop: Workshop, table: ChunkTable, names: list[str]) -> tuple[float, str]:

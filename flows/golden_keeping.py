@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from flows.golden_sets import texts_of
-from flows.searching import open_searcher, published
+from flows.place import published
+from flows.searching import open_searcher
 from flows.settings import Mode, Settings
 from indexes.analysis import fold
 from indexes.evaluation.asking import Corpus

@@ -1,86 +1,67 @@
 """What a build has to do: the source's listing against the catalog of the published revision.
 
-Kept here: a document whose version and recipe did not change is not fetched; a document of another source is not
-looked at; an empty listing is an error, never a removal of everything.
+Kept here: a document whose version and recipe did not change is not looked at; a document of another source is not
+either; an empty listing is an error, never a removal of everything; a listing that breaks off leaves no plan; and the
+plan lies in a file, so that no build holds a list of all documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from chunker.chunk import document_id
+from flows.entry import Entry
 from flows.sources import Object
 from flows.workshop import Workshop
 from indexes.catalog import Row
 from indexes.generation import published_catalog
-from parsers.document import Document
 from parsers.errors import GateRefused, SourceError, UsageError
 
+PIECE: Final = 10_000  # rows of the catalog that are Python objects at a time
+REMOVED_AT_ONCE: Final = 2_000
 
-@dataclass(slots=True)
-class Entry:
-    """One document on its way through a build; holds names of stored results, never the results.
+
+class Known(msgspec.Struct, frozen=True):
+    """What the plan asks of a document in the catalog: the same fields of :class:`indexes.catalog.Row`."""
+
+    document_id: str
+    key: str
+    version: str
+    size: int
+    media_type: str
+    recipe: str
+    status: str
+    reason: str
+    attempts: int
+    tokens: int
+    unknown: int
+
+
+COLUMNS: Final = Known.__struct_fields__
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a plan.
 
     Attributes:
-        object: as the source lists it.
-        row: as the published catalog knows it; None for a new one.
-        media_type: what its bytes are taken for.
-        bytes_digest: SHA-256 of its bytes, once known.
-        document: memory key of the parsed document; of the last good one where this attempt failed.
-        chunks: memory key of its chunks.
-        notes: memory keys of their notes, in the chunks' order; none where no notes are made.
-        unfinished: whether some of those are still to be made, by a later build.
-        title: its own or its base name.
-        labels: its own and those of the settings.
-        status, reason: of this attempt.
-        failed: whether this attempt failed, so that the last good version stays.
-        transient: whether the failure may pass by itself, so that the next build tries again.
-        touched: whether its bytes turned out to be those of the catalog.
+        do: ``add`` a document that is new, ``look`` at one whose version moved, ``renew`` one whose recipe moved alone,
+            or ``remove`` one that is gone.
+        key, version, size, problem: as the source lists it.
+        document_id: of the document.
     """
 
-    object: Object
-    row: Row | None
-    media_type: str = ""
-    bytes_digest: str = ""
-    document: str = ""
-    chunks: str = ""
-    notes: list[str] = field(default_factory=list)
-    unfinished: bool = False
-    title: str = ""
-    labels: list[str] = field(default_factory=list)
-    status: str = "ok"
-    reason: str = ""
-    failed: bool = False
-    transient: bool = False
-    touched: bool = False
-
-    @property
-    def key(self) -> str:
-        """The object's key."""
-        return self.object.key
-
-    @property
-    def base_name(self) -> str:
-        """The last part of the key."""
-        return self.key.rsplit("/", 1)[-1]
-
-    @property
-    def live(self) -> bool:
-        """Whether there is a document to go on with."""
-        return bool(self.document) and not self.touched
-
-    def fail(self, status: str, reason: str, *, transient: bool = False) -> None:
-        """Note that this attempt failed, and go on with the last good document where there is one."""
-        self.status, self.reason, self.failed, self.transient = status, reason, True, transient
-        self.document = self.row.document if self.row is not None else ""
-
-    def read(self, document: Document) -> None:
-        """Note what the document says of itself."""
-        self.title = document.title or self.base_name
-        self.labels = sorted({*self.labels, *document.labels})
-        if not self.failed:
-            self.status, self.reason = document.status, document.reason
+    do: str
+    key: str
+    document_id: str
+    version: str = ""
+    size: int = 0
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -88,40 +69,88 @@ class Plan:
     """What a build has to look at.
 
     Attributes:
-        entries: documents that are new, or whose version or recipe moved.
-        unchanged: catalog rows of those that did not.
-        removed: catalog rows of those that the source no longer holds.
+        path: the file of its steps, one JSON object a line, by ascending key.
+        source: the source's name.
         listed: how many documents the source holds.
+        listed_size: bytes of all of them.
+        unchanged: how many of them need nothing.
+        steps: how many are to be added, looked at, renewed and removed.
+        size: bytes of the documents to look at.
     """
 
-    entries: list[Entry]
-    unchanged: list[Row]
-    removed: list[Row]
+    path: Path
+    source: str
     listed: int
+    listed_size: int
+    unchanged: int
+    steps: dict[str, int]
+    size: int
 
     @property
-    def size(self) -> int:
-        """Bytes of the documents to look at."""
-        return sum(entry.object.size for entry in self.entries)
+    def looked_at(self) -> int:
+        """How many documents are to be looked at."""
+        return self.steps["add"] + self.steps["look"] + self.steps["renew"]
 
-    def batches(self, size: int, count: int) -> Iterator[list[Entry]]:
-        """The entries in batches of at most so many bytes (unless one alone is larger) and documents."""
-        batch: list[Entry] = []
+    @property
+    def known(self) -> int:
+        """How many documents of this source the index holds now."""
+        return self.unchanged + self.steps["look"] + self.steps["renew"] + self.steps["remove"]
+
+    def read(self) -> Iterator[Step]:
+        """The steps, in their order."""
+        return read_steps(self.path)
+
+    def batches(self, shop: Workshop) -> Iterator[list[Entry]]:
+        """The documents to look at, in batches of at most so many bytes (unless one alone is larger) and documents."""
+        batch: list[Step] = []
         held = 0
-        for entry in self.entries:
-            if batch and (held + entry.object.size > size or len(batch) >= count):
-                yield batch
+        limit, count = shop.settings.batch_bytes, shop.settings.batch_documents
+        for step in self.read():
+            if step.do == "remove":
+                continue
+            if batch and (held + step.size > limit or len(batch) >= count):
+                yield self.entries(shop, batch)
                 batch, held = [], 0
-            batch.append(entry)
-            held += entry.object.size
+            batch.append(step)
+            held += step.size
         if batch:
-            yield batch
+            yield self.entries(shop, batch)
+
+    def removed(self, shop: Workshop) -> Iterator[list[Row]]:
+        """The catalog rows of documents that are gone, some at a time."""
+        gone = (step.document_id for step in self.read() if step.do == "remove")
+        while ids := list(islice(gone, REMOVED_AT_ONCE)):
+            rows = shop.published_rows(ids)
+            yield [rows[name] for name in ids]
+
+    def entries(self, shop: Workshop, steps: list[Step]) -> list[Entry]:
+        """The documents of some steps."""
+        rows = shop.published_rows(step.document_id for step in steps if step.do != "add")
+        return [self._entry(shop, step, rows.get(step.document_id)) for step in steps]
+
+    def _entry(self, shop: Workshop, step: Step, row: Row | None) -> Entry:
+        listed = Object(step.key, step.version, step.size, step.problem)
+        entry = Entry(listed, self.source, row, labels=shop.labels(step.key))
+        if step.problem:
+            entry.fail("failed", step.problem)
+        elif row is not None and row.version == step.version:
+            entry.media_type, entry.bytes_digest = row.media_type, row.bytes_digest
+        return entry
 
 
-def make_plan(shop: Workshop, *, new_source: bool) -> Plan:
+def read_steps(path: Path) -> Iterator[Step]:
+    """The steps of a plan's file."""
+    decode = msgspec.json.Decoder(Step).decode
+    with path.open("rb") as file:
+        for line in file:
+            yield decode(line)
+
+
+def make_plan(shop: Workshop, path: Path, *, new_source: bool) -> Plan:
     """List the source and compare it with the published catalog.
 
     Args:
+        path: where the steps are written.
         new_source: whether a source that the index does not know may be added to it.
 
     Raises:
@@ -129,24 +158,71 @@ def make_plan(shop: Workshop, *, new_source: bool) -> Plan:
         GateRefused: when it is empty and was not before.
         UsageError: when the index does not know the source.
     """
-    known = _known_rows(shop, new_source=new_source)
-    plan = Plan([], [], [], 0)
-    for entry_object in shop.source.objects():
-        plan.listed += 1
-        row = known.pop(document_id(shop.source.name, entry_object.key), None)
-        if row is not None and shop.continues and _unchanged(shop, entry_object, row):
-            plan.unchanged.append(row)
-        else:
-            plan.entries.append(_entry(shop, entry_object, row))
-    plan.removed = sorted(known.values(), key=lambda row: row.key)
+    _check_sources(shop, new_source=new_source)
+    plan = Plan(path, shop.source.name, 0, 0, 0, dict.fromkeys(("add", "look", "renew", "remove"), 0), 0)
+    encode = msgspec.json.Encoder().encode
+    with path.open("wb") as file:
+        for step in _steps(shop, plan):
+            file.write(encode(step) + b"\n")
+            plan.steps[step.do] += 1
+            plan.size += step.size
     if not plan.listed:
         _refuse_empty(shop, plan)
     return plan
 
 
-def _known_rows(shop: Workshop, *, new_source: bool) -> dict[str, Row]:
+def _steps(shop: Workshop, plan: Plan) -> Iterator[Step]:
+    """Both sides by ascending key, one beside the other."""
+    known = _known(shop)
+    row = next(known, None)
+    last = ""
+    for listed in shop.source.objects():
+        if plan.listed and listed.key <= last:
+            raise SourceError(
+                f"source {shop.source.address} lists {listed.key!r} after {last!r}",
+                "A source lists each key once, in ascending order; this one changed while it was listed. Build again.",
+            )
+        last = listed.key
+        plan.listed += 1
+        plan.listed_size += listed.size
+        while row is not None and row.key < listed.key:
+            yield Step("remove", row.key, row.document_id)
+            row = next(known, None)
+        if row is None or row.key != listed.key:
+            yield _step("add", shop, listed)
+            continue
+        if row.version != listed.version or (listed.problem and row.reason != listed.problem):
+            yield _step("look", shop, listed)
+        elif not shop.continues or row.recipe != shop.recipe(row.key, row.media_type):
+            yield _step("renew", shop, listed)
+        else:
+            plan.unchanged += 1
+            shop.note_status(row)
+        row = next(known, None)
+    while row is not None:
+        yield Step("remove", row.key, row.document_id)
+        row = next(known, None)
+
+
+def _step(do: str, shop: Workshop, listed: Object) -> Step:
+    name = document_id(shop.source.name, listed.key)
+    return Step(do, listed.key, name, listed.version, listed.size, listed.problem)
+
+
+def _known(shop: Workshop) -> Iterator[Known]:
+    """What the catalog holds of the source, by ascending key."""
     if shop.published is None:
-        return {}
+        return
+    table = published_catalog(shop.storage, shop.published).columns(COLUMNS, shop.source.name).sort_by("key")
+    for start in range(0, len(table), PIECE):
+        columns: Iterable[list[object]] = table.slice(start, PIECE).to_pydict().values()
+        for values in zip(*columns, strict=True):
+            yield Known(*values)
+
+
+def _check_sources(shop: Workshop, *, new_source: bool) -> None:
+    if shop.published is None:
+        return
     sources = shop.published.sources
     if shop.source.name not in sources and not new_source:
         raise UsageError(
@@ -158,33 +234,14 @@ def _known_rows(shop: Workshop, *, new_source: bool) -> dict[str, Row]:
         raise UsageError(
             f"the index {shop.storage.address} was made with {shop.published.embedder}, and a new generation with "
             f"{shop.settings.embedder} needs its other sources too: {', '.join(others)}",
-            "Build into a new index, or go on with the model of this one.",
+            f"Make it from what is stored: gristmill reindex --embedder {shop.settings.embedder}",
         )
-    catalog = published_catalog(shop.storage, shop.published)
-    return {row.document_id: row for row in catalog.rows() if row.source == shop.source.name}
-
-
-def _unchanged(shop: Workshop, entry_object: Object, row: Row) -> bool:
-    return (
-        row.version == entry_object.version
-        and not (entry_object.problem and row.reason != entry_object.problem)
-        and row.recipe == shop.recipe(row.key, row.media_type)
-    )
-
-
-def _entry(shop: Workshop, entry_object: Object, row: Row | None) -> Entry:
-    entry = Entry(entry_object, row, labels=shop.labels(entry_object.key))
-    if entry_object.problem:
-        entry.fail("failed", entry_object.problem)
-    elif row is not None and row.version == entry_object.version:
-        entry.media_type, entry.bytes_digest = row.media_type, row.bytes_digest
-    return entry
 
 
 def _refuse_empty(shop: Workshop, plan: Plan) -> None:
-    if plan.removed:
+    if plan.known:
         raise GateRefused(
-            f"source {shop.source.address} lists no documents, and the index holds {len(plan.removed)} of it",
+            f"source {shop.source.address} lists no documents, and the index holds {plan.known} of it",
             "An empty listing is never read as a removal. Check the source; to empty an index, remove its folder.",
         )
     raise SourceError(

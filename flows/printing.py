@@ -157,6 +157,83 @@ def golden_added(found: dict[str, Any]) -> None:
         _say("  without an answer in the documents")
 
 
+def plan(found: dict[str, Any]) -> None:
+    """What a build would do."""
+    documents, work = found["documents"], found["work"]
+    _say(f"documents  {_pairs(documents)}")
+    _say(f"work       {_pairs(work)} (from chunked on: at most)")
+    _say("seconds    " + ", ".join(f"{stage} {seconds:,.1f}" for stage, seconds in found["seconds"].items()))
+    measured = ", ".join(found["measured"])
+    _say(f"rates      {f'measured here: {measured}' if measured else 'none measured here yet: those of two cores'}")
+    _say(f"corpus     about {found['tokens']:,} tokens")
+    if found["fits_a_prompt"]:
+        _say("           That fits into a long prompt whole: an index may not be needed for it at all.")
+    for step in found["steps"]:
+        _say(f"{step['do']:<10} {step['key']}")
+    more = sum(documents[name] for name in ("add", "look", "renew", "remove")) - len(found["steps"])
+    if more > 0:
+        _say(f"           … and {more:,} more")
+    if found["kept"]:
+        _say(f"kept       {found['kept']}; build by it: gristmill build --replay {found['kept']}")
+
+
+def revisions(found: dict[str, Any]) -> None:
+    """The kept revisions."""
+    for one in found["revisions"]:
+        mark = "*" if one["revision"] == found["published"] else " "
+        _say(
+            f"{mark} {one['revision']:>5}  {one['generation']}  {one['created'][:19]}  by {one['made_by']:<8} "
+            f"{one['counts']['documents']:,} documents, {one['counts']['chunks']:,} chunks, {one['embedder']}"
+        )
+    if found["held"]:
+        _say(f"Publishing is held: {found['held']}. Release it: gristmill rollback --release")
+
+
+def rolled_back(found: dict[str, Any]) -> None:
+    """Where readers are now."""
+    if found["held"]:
+        _say(f"Readers see what revision {found['content_of']} held, as revision {found['revision']}.")
+        _say("Publishing is held until `gristmill rollback --release`.")
+    else:
+        _say("Released: the next build publishes again.")
+
+
+def swept(found: dict[str, Any]) -> None:
+    """What was cleared away."""
+    if "key" in found:
+        _say(f"{found['key']} is erased; revision {found['revision']} is published without it.")
+        _say("If its source still holds it, exclude it there: the next build would take it in again.")
+    if found["revisions_given_up"]:
+        _say(f"revisions  given up: {', '.join(str(one) for one in found['revisions_given_up'])}")
+    _say(f"forgotten  {_pairs(found['forgotten'])}")
+    if "bytes" in found:
+        before, after = found["bytes"]["before"], found["bytes"]["after"]
+        _say(f"disk       {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now")
+
+
+def verified(found: dict[str, Any]) -> None:
+    """What was found wrong."""
+    for one in found["revisions"]:
+        _say(f"revision {one['revision']} of {one['generation']}: {one['checked']:,} rows read")
+        for finding in one["findings"]:
+            kind = "FAULT" if finding["fault"] else "hint"
+            names = f" ({', '.join(finding['examples'])})" if finding["examples"] else ""
+            _say(f"  {kind:<6} {finding['count']:,} {finding['what']}{names}")
+            _say(f"         -> {finding['remedy']}")
+    _say("Nothing is wrong with it." if found["whole"] else "It is not whole.")
+
+
+def repaired(found: dict[str, Any]) -> None:
+    """What was set right."""
+    if not found["repaired"]:
+        _say("Nothing is wrong with it; nothing was done.")
+        return
+    _say(
+        f"Revision {found['revision']} is published: {found['renewed']} documents made again, {found['removed']} taken "
+        "out till the next build fetches them."
+    )
+
+
 def models(found: dict[str, Any]) -> None:
     """The models and where they lie."""
     for one in found["models"]:

@@ -23,7 +23,7 @@ from flows.workshop import Workshop
 from indexes.evaluation.compare import compare
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.metrics import mean
-from indexes.evaluation.record import Asked, Run, read_record, write_record
+from indexes.evaluation.record import Asked, Run, kept_records, write_record
 from indexes.generation import open_stores, published_catalog
 from indexes.lexical import LexicalIndex
 from indexes.storage import Pointer
@@ -71,12 +71,12 @@ class RecallGate:
             index, fingerprints = published_index(self._shop.storage, pointer)
             rows = list(published_catalog(self._shop.storage, pointer).rows())
             record = make_record(self._shop.settings, index, fingerprints, rows, self._measured)
-            write_record(self._shop.storage.evaluations(), record)
+            write_record(self._shop.storage.objects, record)
 
     def _measure_draft(self, golden: GoldenSet) -> Measured:
         shop = self._shop
         vectors = self._vectors(golden) if shop.draft.table.count_vectors() else None
-        lexical = LexicalIndex.open(shop.storage.lexical(shop.draft.generation, shop.draft.revision))
+        lexical = LexicalIndex.open(shop.draft.lexical_folder)
         return measure(PUBLISHED, shop.draft.table, lexical, golden, vectors, fusion(shop.settings))
 
     @cached_property
@@ -151,8 +151,7 @@ class RecallGate:
     def _kept(self, pointer: Pointer, asked: list[Asked]) -> Run | None:
         """The record of a published revision that asked the same, for one that cannot be asked any more."""
         digests = {one.id: one.digest for one in asked}
-        for path in sorted(self._shop.storage.evaluations().glob("*.json"), reverse=True):
-            record = read_record(path)
+        for record in kept_records(self._shop.storage.objects):
             named = [record.index.get(name) for name in ("generation", "revision", "refused")]
             same = {one.id: one.digest for one in record.questions} == digests
             if named == [pointer.generation, pointer.revision, None] and same and record.runs[0].variant == PUBLISHED:
@@ -169,7 +168,7 @@ class RecallGate:
         index |= {"refused": True, "documents": len(rows), "chunks": draft.table.count()}
         fingerprints = {"embedder": f"{self._shop.settings.embedder} {self._shop.embedder.fingerprint}"}
         record = write_record(
-            storage.evaluations(), make_record(self._shop.settings, index, fingerprints, rows, self._measured)
+            storage.objects, make_record(self._shop.settings, index, fingerprints, rows, self._measured)
         )
         return f"; kept as record {record.id}"
 

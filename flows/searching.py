@@ -12,29 +12,14 @@ from enrich.embedder import Embedder, open_embedder
 from enrich.memo import Memo
 from enrich.models import ModelFolder, load_registry
 from enrich.reranker import CrossEncoderReranker
+from flows.place import published
 from flows.settings import Mode, Settings
 from indexes.generation import open_stores, published_catalog
 from indexes.lexical import Weights
 from indexes.search import Fusion, Hit, Searcher
 from indexes.sections import DOCUMENTS, sections_of
 from indexes.storage import Pointer, Storage
-from parsers.errors import ModelError, StoreError, UsageError
-
-
-def published(settings: Settings) -> tuple[Storage, Pointer]:
-    """The index and what it has published.
-
-    Raises:
-        StoreError: when it has published nothing.
-    """
-    storage = Storage(settings.index)
-    pointer = storage.pointer()
-    if pointer is None:
-        raise StoreError(
-            f"index {settings.index}: nothing is published there",
-            f"Build it: gristmill build SOURCE --index {settings.index}",
-        )
-    return storage, pointer
+from parsers.errors import ModelError, UsageError
 
 
 def open_searcher(settings: Settings, mode: Mode) -> Searcher:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -39,6 +40,7 @@ class Guards(BaseModel):
     removed_share: float = Field(0.2, ge=0, le=1, description="share of the documents that may be gone at once")
     failed_count: int = Field(20, ge=0, description="documents that may fail, whatever their share")
     failed_share: float = Field(0.5, ge=0, le=1, description="share of the documents that may fail")
+    attempts: int = Field(5, ge=1, description="failed attempts after which a document waits until it changes")
     recall_k: int = Field(10, ge=1, le=200, description="depth at which the golden set's recall is compared")
     recall_p: float = Field(0.05, gt=0, le=1, description="chance of luck below which a drop of recall refuses")
     recall_drop: float = Field(0.1, gt=0, le=1, description="drop of recall that refuses, luck or not")
@@ -53,7 +55,7 @@ class Settings(BaseSettings):
 
     source: str | None = Field(None, description="the document store: a folder")
     source_name: str = Field("default", description="the source's name; document ids come from it and the key")
-    index: str = Field("index", description="where the index is kept")
+    index: str = Field("index", description="where the index is kept: a folder or s3://bucket/prefix")
     include: list[str] = Field(["*"], description="key patterns of which a document must match one; * also matches /")
     exclude: list[str] = Field([], description="key patterns of which it must match none")
     labels: list[LabelRule] = Field([], description="labels by key pattern")
@@ -96,8 +98,21 @@ class Settings(BaseSettings):
     golden: Path | None = Field(None, description="a golden set that every build is measured by before it is published")
 
     batch_bytes: int = Field(8_000_000, ge=1, description="bytes of documents worked on at a time")
-    batch_documents: int = Field(500, ge=1, description="documents worked on at a time")
+    batch_documents: int = Field(2_000, ge=1, description="documents worked on at a time")
+    keep_revisions: int = Field(5, ge=1, description="revisions that can be gone back to, the published one among them")
+    grace_hours: float = Field(
+        24, ge=0, description="hours for which nothing is cleared away that a reader or a later build may still want"
+    )
+    cache_dir: Path = Field(
+        default_factory=lambda: platformdirs.user_cache_path("gristmill") / "indexes",
+        description="local copies of the BM25 indexes that are kept on S3",
+    )
     guards: Guards = Guards()
+
+    @property
+    def grace(self) -> timedelta:
+        """How long nothing is cleared away that somebody may still want."""
+        return timedelta(hours=self.grace_hours)
 
     def embeds(self, key: str) -> bool:
         """Whether a document gets vectors."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -16,31 +16,52 @@ import pyarrow as pa
 from chunker.chunk import Chunk, embedded_text
 from chunker.split import split
 from enrich.context import Window, Windows, WindowSettings
-from enrich.memo import Embedding, memory_key
+from enrich.memo import Embedding, memory_key, text_digest, vector_key, version_key
 from enrich.note import Note, fit
 from flows.document_rows import DocumentRows, document_rows, row_without_chunks
-from flows.plan import Entry
-from flows.vectors import remember_vectors, sample
+from flows.entry import Entry
+from flows.vectors import no_vector, remember_vectors, sample
 from flows.workshop import Workshop
 from indexes.rows import to_table
 from parsers.document import Document
 from parsers.registry import fingerprint, media_type, read
 
+
+class State(msgspec.Struct, frozen=True):
+    """What the bytes of a document were in one state of the source."""
+
+    bytes_digest: str
+    media_type: str
+
+
+GIVE_UP: Final = 5  # documents in a row that cannot be embedded: then it is not for what they say
+_STATE: Final = msgspec.json.Decoder(State)
 _CHUNKS: Final = msgspec.json.Decoder(list[Chunk])
 _NOTE: Final = msgspec.json.Decoder(Note)
 
 
 def fetch(shop: Workshop, batch: list[Entry]) -> None:
     """Bytes into the scratch folder, under their digest, unless what they parse to is known already."""
+    states = {version_key(entry.document_id, entry.object.version): entry for entry in batch if _asks(entry)}
+    for key, value in shop.versions.get(states).items():
+        state = _STATE.decode(value)
+        states[key].bytes_digest, states[key].media_type = state.bytes_digest, state.media_type
     for entry in batch:
         if entry.failed:
             entry.fail(entry.status, entry.reason)
         elif entry.bytes_digest and entry.media_type:
-            entry.document = _document_key(entry)
-    known = shop.documents.known(entry.document for entry in batch if entry.document)
+            _read_before(shop, entry)
+    known = shop.documents.known(entry.document for entry in batch if entry.live)
     for entry in batch:
-        if not entry.failed and entry.document not in known:
+        if not entry.failed and not entry.touched and entry.document not in known:
             _fetch_one(shop, entry)
+    shop.versions.put(
+        {
+            key: msgspec.json.encode(State(entry.bytes_digest, entry.media_type))
+            for key, entry in states.items()
+            if not entry.failed
+        }
+    )
 
 
 def parse(shop: Workshop, batch: list[Entry]) -> None:
@@ -72,7 +93,7 @@ def chunk(shop: Workshop, batch: list[Entry]) -> None:
         elif entry.live:
             document = decoded.setdefault(entry.document, Document.decode(documents[entry.document]))
             entry.read(document)
-            entry.chunks = memory_key(entry.document, entry.title, shop.chunker_fingerprint)
+            entry.chunks = shop.chunks_key(entry.document, entry.title)
     known = shop.chunks.known(entry.chunks for entry in batch if entry.live)
     fresh: dict[str, bytes] = {}
     for entry in batch:
@@ -116,52 +137,89 @@ def note(shop: Workshop, batch: list[Entry]) -> None:
 
 
 def embed(shop: Workshop, batch: list[Entry]) -> None:
-    """Vectors into the memory."""
-    texts: dict[str, str] = {}
-    notes = _notes(shop, batch)
-    for entry, chunks in _with_chunks(shop, batch):
-        texts.update((_vector_key(shop, text), text) for text in _texts(shop, entry, chunks, notes[entry.key]))
+    """Vectors into the memory. Where that fails it is tried a document at a time, so that one stops no other.
 
+    Raises:
+        Exception: what the embedder raised, where it did so for document after document.
+    """
+    notes = _notes(shop, batch)
+    texts = {
+        entry.document_id: list(_texts(shop, entry, chunks, notes[entry.document_id]))
+        for entry, chunks in _with_chunks(shop, batch)
+    }
+    everything = [text for own in texts.values() for text in own]
+    if not everything:
+        return
+    shop.embedder.load()  # a model that is not there fails the build, not its documents
+    try:
+        _embed(shop, everything)
+    except Exception as error:
+        failed = 0
+        for entry in batch:
+            if texts.get(entry.document_id):
+                try:
+                    _embed(shop, texts[entry.document_id])
+                    failed = 0
+                except Exception as own:
+                    failed += 1
+                    if failed == GIVE_UP:
+                        raise error from own
+                    entry.fail("failed", f"cannot be embedded: {own}", transient=True)
+                    _lost(entry)
+
+
+def _embed(shop: Workshop, texts: Sequence[str]) -> None:
     def done(count: int, seconds: float) -> None:
         shop.report.work["embedded"] += count
         shop.progress.embedded(count, seconds)
 
-    if texts:
-        remember_vectors(shop.storage, shop.vectors, shop.embedder, texts, done)
+    remember_vectors(shop.storage, shop.vectors, shop.embedder, {_vector_key(shop, text): text for text in texts}, done)
 
 
 def write(shop: Workshop, batch: list[Entry]) -> None:
     """The difference between these documents' rows and those in the index, into both stores and the catalog."""
-    live = list(_with_chunks(shop, batch))
-    notes = _notes(shop, batch)
-    keys = {_vector_key(shop, text) for entry, chunks in live for text in _texts(shop, entry, chunks, notes[entry.key])}
-    embeddings = shop.vectors.get(keys) if keys else {}
-    made = [_made(shop, entry, chunks, notes[entry.key], embeddings) for entry, chunks in live]
+    made = _rows_of(shop, batch)
     if made:
         rows = to_table(
-            [row for one in made for row in one.rows],
-            [vector for one in made for vector in one.vectors],
+            [row for one in made.values() for row in one.rows],
+            [vector for one in made.values() for vector in one.vectors],
             shop.embedder.dimension,
         )
-        written = shop.draft.replace([one.catalog_row.document_id for one in made], rows)
+        for _, wrong in no_vector(rows, normalized=shop.embedder.model.normalize):
+            shop.no_vector = shop.no_vector or wrong
+        written = shop.draft.replace(made, rows)
         shop.sampled = sample(shop.sampled, _with_vector(rows), shop.draft.revision)
         shop.report.chunks["added"] += written.added
         shop.report.chunks["removed"] += written.removed
         shop.report.work["rows_written"] += written.added + written.rewritten
-    entries = [entry for entry, _ in live] + [entry for entry in batch if not entry.live]
-    catalog_rows = [one.catalog_row for one in made]
-    catalog_rows += [row_without_chunks(shop, entry) for entry in batch if not entry.live]
     changed = []
-    for entry, row in zip(entries, catalog_rows, strict=True):
+    for entry in batch:
+        row = made[entry.document_id].catalog_row if entry.live else row_without_chunks(shop, entry)
         _count(shop, entry)
         shop.note_status(row)
-        if entry.touched:
-            shop.touched.append(row)
-        elif row != entry.row or not shop.continues:
+        if not entry.touched and (row != entry.row or not shop.continues):
             changed.append(row)
     if changed:
         shop.draft.catalog.put(changed)
     shop.progress.advance(len(batch), sum(entry.object.size for entry in batch))
+
+
+def _rows_of(shop: Workshop, batch: list[Entry]) -> dict[str, DocumentRows]:
+    """What the index is to keep of the live documents of a batch, by document id."""
+    live = list(_with_chunks(shop, batch))
+    notes = _notes(shop, batch)
+    texts = {entry.document_id: list(_texts(shop, entry, chunks, notes[entry.document_id])) for entry, chunks in live}
+    keys = {_vector_key(shop, text) for own in texts.values() for text in own}
+    embeddings = shop.vectors.get(keys) if keys else {}
+    made: dict[str, DocumentRows] = {}
+    for entry, chunks in live:
+        name = entry.document_id
+        own: list[Embedding | None] = [embeddings[_vector_key(shop, text)] for text in texts[name]]
+        own = own or [None] * len(chunks)
+        shop.seen_runtimes.update(embedding.runtime for embedding in own if embedding)
+        shop.report.truncated += sum(embedding.tokens > shop.embedder.limit for embedding in own if embedding)
+        made[name] = document_rows(shop, entry, chunks, notes[name] or [""] * len(chunks), own)
+    return made
 
 
 def _fetch_one(shop: Workshop, entry: Entry) -> None:
@@ -176,10 +234,21 @@ def _fetch_one(shop: Workshop, entry: Entry) -> None:
     shop.report.work["fetched"] += 1
     entry.bytes_digest = hashlib.sha256(data).hexdigest()
     entry.media_type = media_type(entry.key, data)
+    _read_before(shop, entry)
+    if not entry.touched:
+        (shop.scratch / entry.bytes_digest).write_bytes(data)
+
+
+def _asks(entry: Entry) -> bool:
+    """Whether the memory may know the bytes of the listed state."""
+    return not entry.failed and not entry.bytes_digest and entry.object.version != ""
+
+
+def _read_before(shop: Workshop, entry: Entry) -> None:
+    """Note what a document's bytes parse to, or that they are those of the catalog."""
     entry.touched = _same_as_before(shop, entry)
     if not entry.touched:
-        entry.document = _document_key(entry)
-        (shop.scratch / entry.bytes_digest).write_bytes(data)
+        entry.document = document_key(entry)
 
 
 def _same_as_before(shop: Workshop, entry: Entry) -> bool:
@@ -193,7 +262,8 @@ def _same_as_before(shop: Workshop, entry: Entry) -> bool:
     )
 
 
-def _document_key(entry: Entry) -> str:
+def document_key(entry: Entry) -> str:
+    """Memory key of the document that these bytes parse to with today's parsers."""
     return memory_key(entry.bytes_digest, entry.media_type, fingerprint(entry.media_type))
 
 
@@ -211,7 +281,7 @@ def _with_chunks(shop: Workshop, batch: list[Entry]) -> Iterator[tuple[Entry, li
 
 
 def _vector_key(shop: Workshop, text: str) -> str:
-    return memory_key(text, shop.embedder.fingerprint)
+    return vector_key(text_digest(text), shop.embedder.fingerprint)
 
 
 def _notes(shop: Workshop, batch: list[Entry]) -> dict[str, list[str]]:
@@ -221,7 +291,7 @@ def _notes(shop: Workshop, batch: list[Entry]) -> dict[str, list[str]]:
     for key, value in encoded.items():
         text = _NOTE.decode(value).text
         fitted[key] = fit(text, shop.settings.note_reserve, shop.ruler.count) if text else ""
-    return {entry.key: [fitted.get(key, "") for key in entry.notes] for entry in batch}
+    return {entry.document_id: [fitted.get(key, "") for key in entry.notes] for entry in batch}
 
 
 def _texts(shop: Workshop, entry: Entry, chunks: Sequence[Chunk], notes: Sequence[str]) -> Iterator[str]:
@@ -236,24 +306,9 @@ def _with_vector(rows: pa.Table) -> list[str]:
     return [name for name, provenance in zip(names, provenances, strict=True) if provenance]
 
 
-def _made(
-    shop: Workshop,
-    entry: Entry,
-    chunks: Sequence[Chunk],
-    notes: Sequence[str],
-    embeddings: Mapping[str, Embedding],
-) -> DocumentRows:
-    texts = _texts(shop, entry, chunks, notes)
-    own: list[Embedding | None] = [embeddings[_vector_key(shop, text)] for text in texts]
-    own = own or [None] * len(chunks)
-    shop.seen_runtimes.update(embedding.runtime for embedding in own if embedding)
-    shop.report.truncated += sum(embedding.tokens > shop.embedder.limit for embedding in own if embedding)
-    return document_rows(shop, entry, chunks, notes or [""] * len(chunks), own)
-
-
 def _count(shop: Workshop, entry: Entry) -> None:
     """Whether a document counts as added, changed or unchanged; a failed one whose old version stays is unchanged."""
-    if entry.touched or (entry.failed and entry.row is not None):
+    if entry.touched or entry.stored or (entry.failed and entry.row is not None):
         shop.report.documents["unchanged"] += 1
     elif not entry.failed:
         shop.report.documents["added" if entry.row is None else "changed"] += 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from flows.searching import published
+from flows.place import published
 from flows.settings import Settings
 from indexes.generation import published_catalog
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -15,22 +15,33 @@ from chunker.split import ChunkerSettings
 from chunker.split import fingerprint as chunker_fingerprint
 from chunker.tokens import Ruler
 from enrich.embedder import Embedder, open_embedder
-from enrich.memo import Memo, VectorMemo, memory_key
+from enrich.memo import RUNTIMES, Memo, VectorMemo, memory_key
 from enrich.models import ModelFolder, Registry, load_registry
 from flows.notes import NoteMaker, open_notes
+from flows.place import following, open_storage
 from flows.report import BuildReport, Failure, Progress, UnknownTokens
 from flows.ruler import chunker_settings, open_ruler
 from flows.settings import Settings
 from flows.sources import Source, open_source
-from flows.vectors import RUNTIMES, Sample
+from flows.vectors import Sample
 from indexes.analysis import fingerprint as analysis_fingerprint
-from indexes.catalog import Row
+from indexes.catalog import Catalog, Row
 from indexes.evaluation.golden import load_golden
-from indexes.generation import Draft
+from indexes.generation import Draft, Model, published_catalog
 from indexes.storage import Storage, as_store_error
 from parsers.errors import UsageError
 from parsers.registry import fingerprint
 
+# What a stage's rate is counted in, of the report's figures of work.
+RATES: Final = {
+    "fetch": "fetched",
+    "parse": "parsed",
+    "chunk": "chunked",
+    "note": "notes",
+    "embed": "embedded",
+    "write": "rows_written",
+}
+ENOUGH: Final = 20  # pieces of work that a rate is taken from
 KEEP_MEMORY: Final = timedelta(hours=1)  # superseded states of the memory stay this long for whoever reads them
 
 
@@ -40,18 +51,32 @@ def check_surroundings(settings: Settings) -> None:
     Raises:
         UsageError: when one of them is not so.
     """
-    if settings.source is None:
-        raise UsageError("no source is given", "Name it: gristmill build FOLDER, or `source` in the settings.")
     if settings.golden is not None:
         load_golden(settings.golden)
     _open_source(settings)
-    Storage(settings.index).create()
+    open_storage(settings).create()
 
 
 def _open_source(settings: Settings) -> Source:
-    assert settings.source is not None
+    if settings.source is None:
+        raise UsageError("no source is given", "Name it: gristmill build FOLDER, or `source` in the settings.")
     own: list[str | Path] = [settings.index, *([settings.golden] if settings.golden else [])]
     return open_source(settings.source, settings.source_name, settings.include, settings.exclude, own)
+
+
+class Standing(Protocol):
+    """What is said of a document in a report: of its catalog row, or of the part of it that a plan reads."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def unknown(self) -> int: ...
 
 
 class Workshop:
@@ -68,20 +93,28 @@ class Workshop:
     def __init__(
         self, settings: Settings, storage: Storage, report: BuildReport, progress: Progress, began: float
     ) -> None:
-        assert settings.source is not None  # check_surroundings
-        self.settings: Final = settings
         self.storage: Final = storage
         self.report: Final = report
         self.progress: Final = progress
         self.began: Final = began
         self.published: Final = storage.pointer()
-        self.scratch: Final[Path] = storage.scratch()
-        self.source: Final[Source] = _open_source(settings)
+        self.settings: Final = following(settings, self.published)
         self.seen_runtimes: Final[set[str]] = set()
         self.sampled: Sample = []
         """Some of the rows with vectors that this build wrote."""
-        self.touched: Final[list[Row]] = []
+        self.no_vector = ""
+        """What is wrong with the first vector that this build wrote and that is none; empty where all are."""
         self._recipes: dict[tuple[str, bool, tuple[str, ...]], str] = {}
+
+    @cached_property
+    def source(self) -> Source:
+        """The document store."""
+        return _open_source(self.settings)
+
+    @cached_property
+    def scratch(self) -> Path:
+        """A folder for passing files, empty at first."""
+        return self.storage.scratch()
 
     @cached_property
     def registry(self) -> Registry:
@@ -119,6 +152,15 @@ class Workshop:
         """What decides the cuts besides document and title."""
         return chunker_fingerprint(self.ruler, self.chunker)
 
+    def chunks_key(self, document: str, title: str) -> str:
+        """Memory key of the chunks of a remembered document."""
+        return memory_key(document, title, self.chunker_fingerprint)
+
+    @cached_property
+    def versions(self) -> Memo:
+        """What the bytes of a document were in a state of the source."""
+        return Memo(self.storage.memory(), "versions")
+
     @cached_property
     def documents(self) -> Memo:
         """Parsed documents."""
@@ -152,13 +194,22 @@ class Workshop:
     @cached_property
     def draft(self) -> Draft:
         """The next revision, as this build writes it."""
-        return Draft(
-            self.storage,
-            self.published,
-            embedder=self.settings.embedder,
-            fingerprint=self.embedder.fingerprint,
-            dimension=self.embedder.dimension,
-        )
+        return Draft(self.storage, self.published, self.model)
+
+    @property
+    def model(self) -> Model:
+        """What makes the vectors, and what the chunks are counted with."""
+        embedder = self.embedder
+        return Model(self.settings.embedder, embedder.fingerprint, embedder.dimension, self.settings.ruler)
+
+    def published_rows(self, document_ids: Iterable[str]) -> dict[str, Row]:
+        """Those of these documents that are published, by id."""
+        ids = list(document_ids)
+        return self._catalog.named(ids) if self._catalog is not None and ids else {}
+
+    @cached_property
+    def _catalog(self) -> Catalog | None:
+        return published_catalog(self.storage, self.published) if self.published is not None else None
 
     @property
     def continues(self) -> bool:
@@ -181,9 +232,20 @@ class Workshop:
         records = self.runtime_records.get(self.seen_runtimes - known.keys())
         return known | {key: msgspec.json.decode(record) for key, record in sorted(records.items())}
 
+    def rates(self) -> dict[str, float]:
+        """Seconds a piece of work takes, by stage: in this build where it did enough, otherwise as known before."""
+        known = dict(self.published.rates) if self.published is not None else {}
+        work, seconds = self.report.work, self.report.seconds
+        measured = {
+            stage: round(seconds[stage] / work[piece], 6)
+            for stage, piece in RATES.items()
+            if stage in seconds and work[piece] >= ENOUGH
+        }
+        return known | measured
+
     def tidy(self) -> None:
         """Compact the memory."""
-        for memo in (self.documents, self.chunks, self.note_memo, self.vectors):
+        for memo in (self.versions, self.documents, self.chunks, self.note_memo, self.vectors):
             memo.tidy(KEEP_MEMORY)
 
     def raise_clearly(self, error: Exception) -> None:
@@ -193,9 +255,11 @@ class Workshop:
             raise clear from error
 
     def close(self) -> None:
-        """Let go of what a broken-off build left open."""
+        """Let go of what a broken-off build left open, and of its passing files."""
         if self.has_draft:
             self.draft.close()
+        if "scratch" in self.__dict__:
+            self.storage.scratch()
 
     def embeds(self, key: str) -> bool:
         """Whether a document gets vectors."""
@@ -206,7 +270,7 @@ class Workshop:
         rules: Iterable[list[str]] = (rule.labels for rule in self.settings.labels if fnmatchcase(key, rule.match))
         return sorted({label for labels in rules for label in labels})
 
-    def note_status(self, row: Row) -> None:
+    def note_status(self, row: Standing) -> None:
         """Count a document's status into the report, and name what is not wholly in the index."""
         if row.status != "ok":
             name = "failed" if row.status == "unsupported" else row.status

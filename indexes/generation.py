@@ -7,7 +7,7 @@ anywhere, and readers see the old revision or the new one, whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,14 +21,13 @@ from indexes.catalog import Catalog, Row, stamp, stamp_sum
 from indexes.lexical import COLUMNS, LexicalIndex, snapshot
 from indexes.rows import schema
 from indexes.storage import Pointer, Storage
-from indexes.vectors import ChunkTable
+from indexes.vectors import SCAN_ROWS, ChunkTable
 from parsers.errors import GateRefused, StoreError
-
-KEPT: Final = 3  # revisions of the published generation whose BM25 index stays for readers that still hold them
 
 # Share of deleted rows above which the BM25 index is written anew: they stay in its statistics until then, so scores
 # differ from a clean index.
 DELETED_SHARE: Final = 0.2
+FLUSH: Final = 8_192  # changed rows that wait for one write: each makes a version and a piece of the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,77 +39,116 @@ class Written:
     rewritten: int
 
 
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What makes the vectors of a generation, and what its chunks were counted with.
+
+    Attributes:
+        embedder: name of the model.
+        fingerprint: of that model; another one than the published begins a new generation.
+        dimension: of its vectors.
+        ruler: name of the model whose tokenizer counts.
+    """
+
+    embedder: str
+    fingerprint: str
+    dimension: int
+    ruler: str
+
+    @classmethod
+    def of(cls, pointer: Pointer) -> Model:
+        """The one of a revision."""
+        return cls(pointer.embedder, pointer.embedder_fingerprint, pointer.dimension, pointer.ruler)
+
+
 class Draft:
     """The next revision while a build writes it.
 
     Args:
         storage: the index's place, held by this build.
         published: what is published; None at a first build.
-        embedder: name of the model.
-        fingerprint: of that model; another one than the published begins a new generation.
-        dimension: of its vectors.
+        model: of the vectors to be.
+        base: the revision that the draft starts from, where that is another than the published one.
     """
 
-    def __init__(
-        self, storage: Storage, published: Pointer | None, *, embedder: str, fingerprint: str, dimension: int
-    ) -> None:
+    def __init__(self, storage: Storage, published: Pointer | None, model: Model, base: Pointer | None = None) -> None:
         self._storage = storage
-        self._published = published
-        self._embedder = embedder
-        self._fingerprint = fingerprint
-        self._dimension = dimension
-        self.continues: Final = published is not None and published.embedder_fingerprint == fingerprint
-        if published is not None and published.embedder_fingerprint == fingerprint:
-            self.generation, self.revision = published.generation, published.revision + 1
+        self._base = base or published
+        self._model = model
+        self._gone: list[str] = []
+        self._changed: list[pa.Table] = []
+        self._waiting = 0
+        self._rewrite = False
+        self.continues: Final = self._base is not None and self._base.embedder_fingerprint == model.fingerprint
+        self.revision: Final = published.revision + 1 if published is not None else 1
+        if self._base is not None and self.continues:
+            self.generation = self._base.generation
         else:
-            self.generation, self.revision = _next_name(published, fingerprint), 1
-            storage.discard_generation(self.generation)
+            self.generation = self._new_generation()
         self._db = storage.tables(self.generation)
+
+    def _new_generation(self) -> str:
+        """The name of a new generation, in an index without what killed builds left of others."""
+        kept = {one.generation for one in self._storage.revisions()}
+        for name in self._storage.generations() - kept:
+            self._storage.discard_generation(name)
+        number = max((int(name.split("-")[0][1:]) for name in kept), default=0) + 1
+        return f"g{number}-{self._model.fingerprint[:8]}"
 
     @cached_property
     def catalog(self) -> Catalog:
         """The documents, as they will be."""
         catalog = Catalog(self._db)
-        if self.continues and self._published is not None:
-            catalog.restore(self._published.documents_version)
+        if self.continues and self._base is not None:
+            catalog.restore(self._base.documents_version)
         return catalog
 
     @cached_property
     def table(self) -> ChunkTable:
-        """The chunk rows, as they will be."""
-        if not self.continues or self._published is None:
-            return ChunkTable.create(self._db, self._dimension)
+        """The chunk rows, as they will be; what waits to be written is not in it yet."""
+        if not self.continues or self._base is None:
+            return ChunkTable.create(self._db, self._model.dimension)
         table = ChunkTable.open(self._db)
-        table.restore(self._published.chunks_version)
+        table.restore(self._base.chunks_version)
         return table
 
     @cached_property
     def lexical(self) -> LexicalIndex:
         """The BM25 index, as it will be."""
-        folder = self._storage.lexical(self.generation, self.revision)
-        if not self.continues or self._published is None:
+        folder = self.lexical_folder
+        kept = [one.revision for one in self._storage.revisions() if one.generation == self.generation]
+        for left in self._storage.drafts(self.generation, kept):
+            self._storage.drop_lexical(self.generation, left)
+        if not self.continues or self._base is None:
             return LexicalIndex.create(folder)
-        self._storage.drop_lexical(self.generation, set(range(1, self.revision)))
-        before = self._storage.lexical(self.generation, self._published.revision)
-        if self._published.analysis == analysis.fingerprint():
-            snapshot(before, folder)
+        if self._base.analysis == analysis.fingerprint():
+            snapshot(self._storage.lexical(self.generation, self._base.revision), folder)
             index = LexicalIndex.open(folder, write=True)
             if index.deleted_share <= DELETED_SHARE:
                 return index
             index.close()
-            self._storage.drop_lexical(self.generation, set(range(1, self.revision)))
-        return self._rewritten(folder)
+            self._storage.drop_lexical(self.generation, self.revision)
+        return self._rewritten(self.table.checkout(self._base.chunks_version))
 
-    def _rewritten(self, folder: Path) -> LexicalIndex:
-        """The BM25 index of the published rows, written anew."""
-        assert self._published is not None
-        index = LexicalIndex.create(folder)
-        published = self.table.checkout(self._published.chunks_version)
-        index.apply([], published.rows(COLUMNS))
+    @property
+    def lexical_folder(self) -> Path:
+        """Where the BM25 index is written."""
+        return self._storage.lexical_draft(self.generation, self.revision)
+
+    def _rewritten(self, table: ChunkTable) -> LexicalIndex:
+        """The BM25 index of a table's rows, written anew."""
+        index = LexicalIndex.create(self.lexical_folder)
+        index.apply([], table.rows(COLUMNS))
         return index
+
+    def rewrite_lexical(self) -> None:
+        """Have the BM25 index written anew from the rows of the table, at the end; to be said before anything else."""
+        self._rewrite = True
 
     def replace(self, document_ids: Iterable[str], rows: pa.Table) -> Written:
         """Make ``rows`` the rows of these documents: both stores change by the difference alone.
+
+        A document is to be named once in a draft: what waits to be written is not compared.
 
         Args:
             document_ids: whose rows these are; a document without rows here loses those it has.
@@ -121,28 +159,46 @@ class Draft:
         gone = sorted(before.keys() - after.keys())
         moved = [before.get(chunk_id) != digest for chunk_id, digest in after.items()]
         changed = rows.filter(pa.array(moved, pa.bool_()))
-        rewritten = [chunk_id for chunk_id in changed["chunk_id"].to_pylist() if chunk_id in before]
-        if gone or len(changed):
-            self.table.apply(gone, changed)
-            self.lexical.apply([*gone, *rewritten], changed)
-        return Written(len(changed) - len(rewritten), len(gone), len(rewritten))
+        rewritten = sum(chunk_id in before for chunk_id in changed["chunk_id"].to_pylist())
+        self._write(gone, changed)
+        return Written(len(changed) - rewritten, len(gone), rewritten)
 
     def remove(self, rows: Iterable[Row]) -> Written:
         """Take documents out of the index."""
         gone = list(rows)
         chunk_ids = [chunk_id for row in gone for chunk_id in row.chunk_ids]
-        if chunk_ids:
-            nothing = schema(self._dimension).empty_table()
-            self.table.apply(chunk_ids, nothing)
-            self.lexical.apply(chunk_ids, nothing)
+        self._write(chunk_ids, schema(self._model.dimension).empty_table())
         self.catalog.remove(row.document_id for row in gone)
         return Written(0, len(chunk_ids), 0)
 
+    def _write(self, gone: list[str], changed: pa.Table) -> None:
+        self._gone += gone
+        if len(changed):
+            self._changed.append(changed)
+        self._waiting += len(gone) + len(changed)
+        if self._waiting >= FLUSH:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            nothing = schema(self._model.dimension).empty_table()
+            changed = pa.concat_tables([nothing, *self._changed])
+            self.table.apply(self._gone, changed)
+            if not self._rewrite:
+                self.lexical.apply([*self._gone, *changed["chunk_id"].to_pylist()], changed)
+            self._gone, self._changed, self._waiting = [], [], 0
+
     def finish(self) -> None:
-        """Commit what was written and bring the indexes over it up to date."""
+        """Write what waits, commit it, and bring indexes and pieces up to date."""
+        self._flush()
+        if self._rewrite:
+            self._storage.drop_lexical(self.generation, self.revision)
+            self.__dict__["lexical"] = self._rewritten(self.table)
         self.lexical.commit()
         self.lexical.close()
+        self.table.compact()
         self.table.refresh_indexes()
+        self.catalog.finish()
 
     def close(self) -> None:
         """Let go of the BM25 index; what was not committed is gone."""
@@ -158,17 +214,15 @@ class Draft:
         Raises:
             GateRefused: when they differ.
         """
-        catalog = stamp_sum(row.stamp for row in self.catalog.rows())
-        expected = sum(len(row.chunk_ids) for row in self.catalog.rows())
-        vectors = stamp_sum(stamp(_pairs(batch)) for batch in self.table.stamps())
-        lexical = stamp_sum(stamp(_pairs(batch)) for batch in self.lexical.stamps())
-        if not catalog == vectors == lexical:
+        expected = self.catalog.totals()
+        vectors, lexical = store_stamp(self.table), store_stamp(self.lexical)
+        if not expected.stamp == vectors == lexical:
             raise GateRefused(
-                f"the stores disagree: the catalog holds {expected} chunks ({catalog[:8]}), the vector table "
-                f"{self.table.count()} ({vectors[:8]}), the BM25 index {self.lexical.count} ({lexical[:8]})",
-                "Nothing was published. Build again; if it stays so, remove the index and build it anew.",
+                f"the stores disagree: the catalog holds {expected.chunks} chunks ({expected.stamp[:8]}), the vector "
+                f"table {self.table.count()} ({vectors[:8]}), the BM25 index {self.lexical.count} ({lexical[:8]})",
+                "Nothing was published. See `gristmill verify`; `gristmill repair` sets the published index right.",
             )
-        return f"{expected} chunks in all three"
+        return f"{expected.chunks} chunks in all three"
 
     def check_fingerprint(self, runtimes: Iterable[str]) -> str:
         """No vector of a runtime that this generation does not know.
@@ -181,41 +235,55 @@ class Draft:
             raise GateRefused(
                 f"the index holds vectors of unknown runtimes: {', '.join(foreign)}", "Build the index anew."
             )
-        return f"{self._embedder} {self._fingerprint[:8]}"
+        return f"{self._model.embedder} {self._model.fingerprint[:8]}"
 
     def _provenances(self) -> set[str]:
         found: set[str] = set()
-        for batch in self.table.rows(["provenance"]):
+        for batch in self.table.rows(["provenance"], SCAN_ROWS):
             found.update(batch["provenance"].unique().to_pylist())
         return found - {""}
 
     def publish(
-        self, *, sources: dict[str, str], runtimes: dict[str, dict[str, Any]], checks: dict[str, str]
+        self,
+        *,
+        sources: dict[str, str],
+        runtimes: dict[str, dict[str, Any]],
+        checks: dict[str, str],
+        made_by: str,
+        held: str = "",
+        rates: Mapping[str, float] | None = None,
     ) -> Pointer:
-        """Write the pointer; readers that open the index from now on see this revision."""
-        rows = list(self.catalog.rows())
+        """Write the pointer; readers that open the index from now on see this revision.
+
+        The arguments are as :class:`indexes.storage.Pointer` says.
+        """
+        totals = self.catalog.totals()
         pointer = Pointer(
             generation=self.generation,
             revision=self.revision,
             chunks_version=self.table.version,
             documents_version=self.catalog.version,
-            embedder=self._embedder,
-            embedder_fingerprint=self._fingerprint,
-            dimension=self._dimension,
+            embedder=self._model.embedder,
+            embedder_fingerprint=self._model.fingerprint,
+            dimension=self._model.dimension,
+            ruler=self._model.ruler,
             analysis=analysis.fingerprint(),
             sources=sources,
             counts={
-                "documents": len(rows),
+                "documents": totals.documents,
                 "chunks": self.table.count(),
                 "vectors": self.table.count_vectors(),
-                "tokens": sum(row.tokens for row in rows),
+                "tokens": totals.tokens,
             },
             runtimes=runtimes,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            made_by=made_by,
+            held=held,
+            rates=dict(rates or {}),
+            created=datetime.now(UTC).isoformat(timespec="microseconds"),
             checks=checks,
         )
+        self._storage.store_lexical(self.generation, self.revision)
         self._storage.publish(pointer)
-        self._storage.drop_lexical(self.generation, set(range(self.revision - KEPT + 1, self.revision + 1)))
         return pointer
 
 
@@ -242,15 +310,13 @@ def open_stores(storage: Storage, pointer: Pointer) -> tuple[ChunkTable, Lexical
     except (OSError, ValueError, RuntimeError) as error:
         raise StoreError(
             f"index {storage.address}: revision {pointer.revision} of {pointer.generation} cannot be opened: {error}",
-            "Build the index again.",
+            "Run `gristmill verify`, then `gristmill repair`.",
         ) from error
     return table, lexical
 
 
-def _pairs(batch: pa.RecordBatch) -> Iterable[tuple[str, str]]:
-    return zip(batch["chunk_id"].to_pylist(), batch["row_digest"].to_pylist(), strict=True)
-
-
-def _next_name(published: Pointer | None, fingerprint: str) -> str:
-    number = int(published.generation.split("-")[0][1:]) + 1 if published is not None else 1
-    return f"g{number}-{fingerprint[:8]}"
+def store_stamp(store: ChunkTable | LexicalIndex) -> str:
+    """The stamp of all rows of a store, see :func:`indexes.catalog.stamp`."""
+    return stamp_sum(
+        [stamp(batch["chunk_id"].to_pylist(), batch["row_digest"].to_pylist()) for batch in store.stamps()]
+    )

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chunker.chunk import Chunk, chunk_ids, prefix
+from enrich.memo import text_digest
 
 ID: Final = re.compile("[0-9a-f]{32}")  # of a document or a chunk, see chunker.chunk
 TIES: Final = 10_000  # hits with the score of the last one wanted; the order of more of them is the index's own
@@ -134,11 +135,6 @@ def document_rows(
         )
         for i, chunk in enumerate(chunks)
     ]
-
-
-def text_digest(embedded_text: str) -> str:
-    """SHA-256 of an embedded text, in hexadecimal."""
-    return hashlib.sha256(embedded_text.encode()).hexdigest()
 
 
 def row_digest(row: Row, *, has_vector: bool) -> str:

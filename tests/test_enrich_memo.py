@@ -9,7 +9,7 @@ import lancedb
 import numpy as np
 import pytest
 
-from enrich import memo
+from enrich import memo, tables
 from enrich.memo import Embedding, Memo, VectorMemo, memory_key
 
 
@@ -55,7 +55,7 @@ def test_vectors_keep_their_numbers_and_counts(tmp_path: Path) -> None:
 
 
 def test_tidying_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memo, "COMPACT_AT", 3)
+    monkeypatch.setattr(tables, "COMPACT_AT", 3)
     monkeypatch.setattr(memo, "INDEX_AT", 5)
     notes = Memo(lancedb.connect(str(tmp_path)), "notes")
     entries = {memory_key(str(number)): str(number).encode() for number in range(12)}

@@ -16,7 +16,7 @@ from fakes import LettersRuntime
 from enrich.embedder import Vectors
 from flows import stages
 from indexes import analysis
-from indexes.evaluation.record import read_record
+from indexes.evaluation.record import kept_records
 from indexes.storage import Storage
 from parsers.errors import GateRefused, UsageError
 from parsers.registry import read
@@ -61,9 +61,9 @@ def test_a_build_with_a_golden_set_says_and_keeps_its_recall(workspace: Workspac
     asked = len(LettersRuntime.batches)
     report = workspace.build(golden=golden)
     assert "+0.0 points over 12 in both" in report["checks"]["recall"]
-    assert sum(len(batch) for batch in LettersRuntime.batches[asked:]) == 1 + 17 + 13  # chunk, probes, questions once
+    assert sum(len(batch) for batch in LettersRuntime.batches[asked:]) == 1 + 18 + 13  # chunk, probes, questions once
     assert "least cosine 1.0000 of" in report["checks"]["vectors"]
-    kept = [read_record(path) for path in Storage(str(workspace.index)).evaluations().iterdir()]
+    kept = list(kept_records(Storage(str(workspace.index)).objects))
     assert sorted(record.index["revision"] for record in kept) == [1, 2]
     assert {run.mode for record in kept for run in record.runs} == {"hybrid", "dense", "bm25"}
 
@@ -110,7 +110,7 @@ def test_vectors_that_are_gone_are_a_drop_of_recall(workspace: Workspace) -> Non
     workspace.build(golden=golden)
     message = refused(workspace, "recall", golden=golden, vectors_for=["nothing"])
     assert "(hybrid) to 0.0% (bm25)" in message and "kept as record" in message
-    kept = [read_record(path) for path in Storage(str(workspace.index)).evaluations().iterdir()]
+    kept = list(kept_records(Storage(str(workspace.index)).objects))
     assert [record.index.get("refused") for record in kept].count(True) == 1
 
 

@@ -24,9 +24,11 @@ from indexes.evaluation.record import (
     Run,
     compare_records,
     read_record,
+    record_key,
     summarize,
     write_record,
 )
+from indexes.objects import FolderObjects
 from parsers.errors import UsageError
 
 # Ten chunks of ten characters in one document.
@@ -246,10 +248,10 @@ def record(*runs: Run, **changes: Any) -> Record:
 
 
 def test_a_record_is_kept_and_read_again(tmp_path: Path) -> None:
-    kept = write_record(tmp_path / "new", record(run("bm25", ranked(0), ranked(5))))
+    kept = write_record(FolderObjects(tmp_path / "new"), record(run("bm25", ranked(0), ranked(5))))
     assert kept.id.startswith("2026-01-02T030405Z-")
-    assert read_record(tmp_path / "new" / f"{kept.id}.json") == kept
-    assert [path.suffix for path in (tmp_path / "new").iterdir()] == [".json"]
+    assert read_record(tmp_path / "new" / record_key(kept.id)) == kept
+    assert [path.suffix for path in (tmp_path / "new" / "evaluations").iterdir()] == [".json"]
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"format": 1}', b'{"format": 99}', b"\xff"])

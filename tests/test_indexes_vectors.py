@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 import indexes.vectors
 from chunker.chunk import Chunk, chunk_ids
-from indexes.rows import Row, Vector, best, check, document_rows, row_digest, schema, text_digest, to_table
+from enrich import tables
+from enrich.memo import text_digest
+from indexes.rows import Row, Vector, best, check, document_rows, row_digest, schema, to_table
 from indexes.vectors import ChunkTable
 from parsers.errors import StoreError
 
@@ -215,7 +217,7 @@ def test_a_diff_survives_an_index_and_its_merging(table: ChunkTable, monkeypatch
     table.apply([], make_table(list(range(600)), null=4))
     table.refresh_indexes()
     table.apply([], make_table(list(range(300, 900)), null=4, text="other"))
-    table.optimize()
+    tables.compact(table._table, at=0)
     assert table.apply([make_id(0)], make_table(list(range(1, 900)), null=4, text="third"))[:3] == (1, 899, 0)
     assert set(contents(table)) == {make_id(number) for number in range(1, 900)}
     table.refresh_indexes()
@@ -318,7 +320,7 @@ def test_a_view_stays_and_the_head_goes_back(table: ChunkTable, monkeypatch: pyt
     hits = view.dense(query, 20)
 
     table.apply(map(make_id, range(100)), make_table(list(range(400, 600)), text="new"))
-    table.optimize()
+    tables.compact(table._table, at=0)
     assert contents(view) == before
     assert view.dense(query, 20) == hits
     assert view.version == published
@@ -349,29 +351,30 @@ def test_a_handle_goes_back_over_the_writes_of_another(tmp_path: Path) -> None:
 
 
 def test_nothing_is_pruned_unless_a_time_is_named(table: ChunkTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes.vectors, "PRUNE_MARGIN", timedelta(seconds=0.5))
+    monkeypatch.setattr(tables, "PRUNE_MARGIN", timedelta(seconds=0.5))
+    monkeypatch.setattr(tables, "COMPACT_AT", 0)
     first = table.apply([], make_table([1])).version
-    table.optimize()
+    table.compact()
     time.sleep(1)
     second = table.apply([], make_table([2])).version
     assert table.version_time(first) < table.version_time(second) <= datetime.now(UTC)
     assert table.checkout(first).count() == 1
-    table.optimize(prune_before=table.version_time(second))
+    table.prune(table.version_time(second))
     with pytest.raises(StoreError, match=f"(?i)version {first} no longer"):
         table.checkout(first)
     assert (table.checkout(second).count(), table.count()) == (2, 2)
     with pytest.raises(StoreError, match="version 999"):
         table.version_time(999)
-    with pytest.raises(ValueError, match="past"):
-        table.optimize(prune_before=datetime.now(UTC) + timedelta(hours=1))
+    with pytest.raises(StoreError, match="past"):
+        table.prune(datetime.now(UTC) + timedelta(hours=1))
 
 
 def test_pieces_are_merged(table: ChunkTable) -> None:
     for number in range(5):
         table.apply([], make_table([number]))
-    assert table.fragments() == 5
-    table.optimize()
-    assert table.fragments() == 1
+    assert tables.pieces(table._table) == 5
+    tables.compact(table._table, at=4)
+    assert tables.pieces(table._table) == 1
     assert table.count() == 5
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -21,9 +21,11 @@ from indexes.evaluation.compare import Alternative, Comparison, compare
 from indexes.evaluation.golden import Question, Requirement
 from indexes.evaluation.kinds import kind
 from indexes.evaluation.metrics import Ranked, Score
+from indexes.objects import Objects
 from parsers.errors import UsageError
 
 FORMAT: Final = 1
+PLACE: Final = "evaluations/"
 DEPTHS: Final = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
 WITH_INTERVAL: Final = (1, 2, 5, 10, 20, 50, 100)
 KEPT_HITS: Final = 20  # chunk ids of each question's ranking that a record keeps
@@ -248,35 +250,55 @@ def check_comparable(before: Record, corpus: str) -> None:
         )
 
 
-def write_record(folder: Path, record: Record) -> Record:
-    """Keep a record in a folder, under its id; returns it with the id."""
+def write_record(objects: Objects, record: Record) -> Record:
+    """Keep a record beside an index, under its id; returns it with the id."""
     digest = hashlib.sha256(msgspec.json.encode(record)).hexdigest()[:8]
     named = msgspec.structs.replace(record, id=f"{record.created.replace(':', '').replace('+0000', 'Z')}-{digest}")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{named.id}.json"
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(msgspec.json.encode(named))
-    partial.replace(path)
+    objects.put(record_key(named.id), msgspec.json.encode(named))
     return named
 
 
+def record_key(name: str) -> str:
+    """The key of the record of that id, among the objects of its index."""
+    return f"{PLACE}{name}.json"
+
+
+def kept_records(objects: Objects) -> Iterator[Record]:
+    """The records kept beside an index, the newest first."""
+    for stat in sorted(objects.stats(PLACE), reverse=True):
+        found = objects.get(stat.key) if stat.key.endswith(".json") else None
+        if found is not None:
+            yield decode_record(found[0], stat.key)
+
+
 def read_record(path: Path) -> Record:
-    """A kept record.
+    """A record from a file.
 
     Raises:
         UsageError: when there is none, or of another format.
     """
     try:
-        data = path.read_bytes()
+        return decode_record(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageError(f"record {path} cannot be read: {error.strerror}", "Check the path.") from error
+
+
+def decode_record(data: bytes, name: str) -> Record:
+    """A record from its bytes.
+
+    Args:
+        name: where they are from.
+
+    Raises:
+        UsageError: when they are none, or of another format.
+    """
     try:
         if msgspec.json.decode(data, type=_Head).format != FORMAT:
-            raise UsageError(f"record {path} has another format than {FORMAT}", "Evaluate that index again.")
+            raise UsageError(f"record {name} has another format than {FORMAT}", "Evaluate that index again.")
         return msgspec.json.decode(data, type=Record)
     except msgspec.MsgspecError as error:
         raise UsageError(
-            f"{path} is no record of an evaluation: {error}", "Name a file that `evaluate` kept."
+            f"{name} is no record of an evaluation: {error}", "Name a file that `evaluate` kept."
         ) from error
 
 

@@ -1,0 +1,102 @@
+"""One document on its way through a build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from chunker.chunk import document_id
+from flows.sources import Object
+from indexes.catalog import Row
+from parsers.document import Document
+
+
+@dataclass(slots=True)
+class Entry:
+    """One document on its way through a build; holds names of stored results, never the results.
+
+    Attributes:
+        object: as the source lists it.
+        source: the source's name.
+        row: as the published catalog knows it; None for a new one.
+        media_type: what its bytes are taken for.
+        bytes_digest: SHA-256 of its bytes, once known.
+        document: memory key of the parsed document; of the last good one where this attempt failed.
+        chunks: memory key of its chunks.
+        notes: memory keys of their notes, in the chunks' order; none where no notes are made.
+        unfinished: whether a later build has something left to do for it.
+        title: its own or its base name.
+        labels: its own and those of the settings.
+        status, reason: of this attempt.
+        failed: whether this attempt failed, so that the last good version stays.
+        transient: whether the failure may pass by itself, so that the next build tries again.
+        touched: whether its bytes turned out to be those of the catalog.
+        stored: whether it comes from the catalog, not from the source: what is known of it there stays.
+    """
+
+    object: Object
+    source: str
+    row: Row | None
+    media_type: str = ""
+    bytes_digest: str = ""
+    document: str = ""
+    chunks: str = ""
+    notes: list[str] = field(default_factory=list)
+    unfinished: bool = False
+    title: str = ""
+    labels: list[str] = field(default_factory=list)
+    status: str = "ok"
+    reason: str = ""
+    failed: bool = False
+    transient: bool = False
+    touched: bool = False
+    stored: bool = False
+
+    @classmethod
+    def of(cls, row: Row, labels: list[str]) -> Entry:
+        """A document of the catalog, as it is stored."""
+        return cls(
+            Object(row.key, row.version, row.size),
+            row.source,
+            row,
+            media_type=row.media_type,
+            bytes_digest=row.bytes_digest,
+            document=row.document,
+            chunks=row.chunks,
+            title=row.title,
+            labels=labels,
+            status=row.status,
+            reason=row.reason,
+            stored=True,
+        )
+
+    @property
+    def key(self) -> str:
+        """The object's key."""
+        return self.object.key
+
+    @property
+    def document_id(self) -> str:
+        """The document's id."""
+        return document_id(self.source, self.key)
+
+    @property
+    def base_name(self) -> str:
+        """The last part of the key."""
+        return self.key.rsplit("/", 1)[-1]
+
+    @property
+    def live(self) -> bool:
+        """Whether there is a document to go on with."""
+        return bool(self.document) and not self.touched
+
+    def fail(self, status: str, reason: str, *, transient: bool = False) -> None:
+        """Note that this attempt failed, and go on with the last good document where there is one."""
+        self.status, self.reason, self.failed, self.transient = status, reason, True, transient
+        self.document = self.row.document if self.row is not None else ""
+
+    def read(self, document: Document) -> None:
+        """Note what the document says of itself."""
+        self.title = document.title or self.base_name
+        self.labels = sorted({*self.labels, *document.labels})
+        if not self.failed and not self.stored:
+            self.status, self.reason = document.status, document.reason

@@ -1,0 +1,278 @@
+"""Looking after an index between builds: its revisions, going back, clearing away, checking, setting right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from chunker.chunk import document_id
+from enrich.models import load_registry
+from flows import stages
+from flows.place import published
+from flows.report import BuildReport, Progress
+from flows.settings import Settings
+from flows.stored import stored_documents
+from flows.workshop import Workshop
+from indexes import retention
+from indexes.catalog import Row
+from indexes.generation import Draft, Model, published_catalog
+from indexes.rollback import roll_back
+from indexes.storage import Pointer, Storage
+from indexes.verify import Verdict
+from indexes.verify import verify as look
+from parsers.errors import GristmillError, StoreError, UsageError
+
+Say = Callable[[str], None]
+LOST = "what the index held of it was broken and is not remembered any more; it is fetched again by the next build"
+
+
+def revisions(settings: Settings) -> dict[str, Any]:
+    """The kept revisions, as ``gristmill revisions --json`` prints them.
+
+    Raises:
+        StoreError: when nothing is published.
+    """
+    storage, pointer = published(settings)
+    return {
+        "index": settings.index,
+        "published": pointer.revision,
+        "held": pointer.held,
+        "revisions": [msgspec.to_builtins(one) for one in storage.revisions()],
+    }
+
+
+def rollback(settings: Settings, to: int | None) -> dict[str, Any]:
+    """Go back to a kept revision, and hold publishing until it is released.
+
+    Args:
+        to: its number; None for the one before the published.
+
+    Raises:
+        UsageError: when that revision is not kept, or is the published one.
+        StoreError: when nothing is published, or the revision cannot be opened.
+    """
+    with _holding(settings) as (storage, pointer):
+        target = _target(storage, pointer, to)
+        draft = roll_back(storage, pointer, target)
+        held = f"gone back from revision {pointer.revision} to revision {target.revision}"
+        made = _publish(storage, draft, target, made_by="rollback", held=held)
+    return {"revision": made.revision, "generation": made.generation, "content_of": target.revision, "held": made.held}
+
+
+def release(settings: Settings) -> dict[str, Any]:
+    """Let builds publish again.
+
+    Raises:
+        UsageError: when nothing is held.
+    """
+    with _holding(settings) as (storage, pointer):
+        if not pointer.held:
+            raise UsageError(f"index {storage.address}: publishing is not held", "There is nothing to release.")
+        storage.publish(msgspec.structs.replace(pointer, held=""))
+    return {"revision": pointer.revision, "generation": pointer.generation, "held": ""}
+
+
+def sweep(settings: Settings) -> dict[str, Any]:
+    """Clear away what no kept revision needs and nobody may still want: see :mod:`indexes.retention`."""
+    with _holding(settings) as (storage, _pointer):
+        before = storage.size()
+        grace = settings.grace
+        gone = retention.retire(storage, keep=settings.keep_revisions, grace=grace)
+        retention.clear_leftovers(storage)
+        retention.prune(storage, grace=grace)
+        forgotten = retention.sweep_memory(storage, grace=grace)
+        return {
+            "revisions_given_up": [one.revision for one in gone],
+            "forgotten": forgotten,
+            "bytes": {"before": before, "after": storage.size()},
+        }
+
+
+def purge(settings: Settings, key: str) -> dict[str, Any]:
+    """Erase a document everywhere: from the published index, the kept revisions, the memory and the disk.
+
+    Kept revisions that hold it are given up whole. Nobody may read the index meanwhile.
+
+    Raises:
+        UsageError: when no kept revision holds a document of that key.
+    """
+    with _holding(settings) as (storage, pointer):
+        names = {document_id(source, key) for source in pointer.sources}
+        holding = [one for one in storage.revisions() if published_catalog(storage, one).named(names)]
+        if not holding:
+            raise UsageError(
+                f"index {storage.address}: no kept revision holds a document {key}",
+                "Give its key as `gristmill search` shows it. What only the memory holds goes with `gristmill sweep`.",
+            )
+        draft = Draft(storage, pointer, Model.of(pointer))
+        draft.rewrite_lexical()
+        draft.remove(published_catalog(storage, pointer).named(names).values())
+        draft.finish()
+        draft.table.rewrite()
+        draft.catalog.rewrite()
+        made = _publish(storage, draft, pointer, made_by="purge", held=pointer.held, finished=True)
+        others = [one for one in storage.revisions() if one.revision != made.revision]
+        retention.give_up(storage, [one for one in others if one in holding or one.generation == made.generation])
+        draft.table.drop_others()
+        draft.catalog.drop_others()
+        retention.clear_leftovers(storage)
+        forgotten = retention.sweep_memory(storage, grace=timedelta(0), rewrite=True)
+        records = [stat.key for stat in storage.objects.stats("evaluations/") if _names(storage, stat.key, key)]
+        storage.objects.delete(records)
+        return {
+            "key": key,
+            "revision": made.revision,
+            "revisions_given_up": sorted(
+                {one.revision for one in others} - {one.revision for one in storage.revisions()}
+            ),
+            "forgotten": forgotten,
+            "records_removed": len(records),
+        }
+
+
+def verify(settings: Settings, *, everything: bool = False) -> dict[str, Any]:
+    """Whether the published revision is whole, as ``gristmill verify --json`` prints it.
+
+    Args:
+        everything: look at all kept revisions.
+    """
+    storage, pointer = published(settings)
+    looked_at = storage.revisions() if everything else [pointer]
+    verdicts = [look(storage, one, normalized=_normalized(settings, one)) for one in looked_at]
+    return {
+        "index": settings.index,
+        "whole": all(verdict.whole for verdict in verdicts),
+        "revisions": [_shown(verdict) for verdict in verdicts],
+    }
+
+
+def repair(settings: Settings, say: Say) -> dict[str, Any]:
+    """Set the published revision right from what is remembered, and publish it as the next one.
+
+    Rows of documents that cannot be made again from the memory are taken out; the next build fetches those documents.
+
+    Raises:
+        StoreError: when the revision cannot be opened at all.
+    """
+    with _holding(settings) as (storage, pointer):
+        shop = Workshop(settings, storage, BuildReport(), Progress(quiet=True), 0.0)
+        retention.clear_leftovers(storage)
+        verdict = look(storage, pointer, normalized=_normalized(settings, pointer))
+        found = _shown(verdict) | {"repaired": False, "removed": 0, "renewed": 0}
+        if verdict.whole:
+            return found
+        if not shop.continues:
+            raise UsageError(
+                f"the index is made with {pointer.embedder}, the settings name {shop.settings.embedder}",
+                "Repair it with the settings that it was built with.",
+            )
+        say(f"{len(verdict.documents)} documents and {len(verdict.strangers)} strangers to set right")
+        try:
+            lost, renewed = _renew(shop, verdict)
+            made = _publish(storage, shop.draft, pointer, made_by="repair", held=pointer.held, runtimes=shop.runtimes())
+        finally:
+            shop.close()
+        return found | {"repaired": True, "removed": lost, "renewed": renewed, "revision": made.revision}
+
+
+def _renew(shop: Workshop, verdict: Verdict) -> tuple[int, int]:
+    """Make the rows of broken documents again; returns how many could not be and how many were."""
+    shop.draft.rewrite_lexical()
+    shop.draft.table.delete_documents([*verdict.documents, *verdict.strangers])
+    forgotten = set(verdict.forgotten)
+    lost = [name for name in verdict.documents if name in forgotten]
+    shop.draft.catalog.put(_lost(row) for row in shop.published_rows(lost).values())
+    renewed = [name for name in verdict.documents if name not in forgotten]
+    for batch in stored_documents(shop, renewed) if renewed else []:
+        stages.chunk(shop, batch)
+        stages.note(shop, batch)
+        stages.embed(shop, batch)
+        stages.write(shop, batch)
+    return len(lost), len(renewed)
+
+
+def _lost(row: Row) -> Row:
+    return Row(
+        document_id=row.document_id,
+        source=row.source,
+        key=row.key,
+        version="",
+        size=row.size,
+        status="failed",
+        reason=LOST,
+        attempts=row.attempts,
+    )
+
+
+def _target(storage: Storage, pointer: Pointer, to: int | None) -> Pointer:
+    kept = {one.revision: one for one in storage.revisions() if one.revision != pointer.revision}
+    number = max(kept, default=0) if to is None else to
+    if number not in kept:
+        names = ", ".join(str(one) for one in sorted(kept)) or "none"
+        raise UsageError(
+            f"index {storage.address}: there is no revision {number or 'before this one'} to go back to",
+            f"Those that are kept besides the published one: {names}.",
+        )
+    return kept[number]
+
+
+def _publish(
+    storage: Storage,
+    draft: Draft,
+    like: Pointer,
+    *,
+    made_by: str,
+    held: str,
+    runtimes: dict[str, dict[str, Any]] | None = None,
+    finished: bool = False,
+) -> Pointer:
+    """Finish a draft, check it, and publish it with what is said of another revision."""
+    try:
+        if not finished:
+            draft.finish()
+        known = like.runtimes if runtimes is None else runtimes
+        checks = {"stores": draft.check_stores(), "fingerprint": draft.check_fingerprint(known)}
+        return draft.publish(
+            sources=like.sources, runtimes=known, checks=checks, made_by=made_by, held=held, rates=like.rates
+        )
+    finally:
+        draft.close()
+
+
+def _normalized(settings: Settings, pointer: Pointer) -> bool:
+    """Whether the embedder of a revision makes vectors of length 1; not asked of one that is not known here."""
+    try:
+        return load_registry(*settings.model_files).embedder(pointer.embedder).normalize
+    except GristmillError:
+        return False
+
+
+def _shown(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "generation": verdict.generation,
+        "revision": verdict.revision,
+        "whole": verdict.whole,
+        "checked": verdict.checked,
+        "findings": [msgspec.to_builtins(finding) for finding in verdict.findings],
+    }
+
+
+def _names(storage: Storage, record: str, key: str) -> bool:
+    """Whether a kept record of an evaluation speaks of a document."""
+    found = storage.objects.get(record)
+    return found is not None and msgspec.json.encode(key) in found[0]
+
+
+@contextmanager
+def _holding(settings: Settings) -> Iterator[tuple[Storage, Pointer]]:
+    """The index, held for one writer, and what it has published."""
+    storage, _ = published(settings)
+    with storage.lock():
+        pointer = storage.pointer()
+        if pointer is None:
+            raise StoreError(f"index {settings.index}: nothing is published there", "Build it first.")
+        yield storage, pointer

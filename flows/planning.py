@@ -1,0 +1,186 @@
+"""``build --plan``: what a build would do and how long that would take; and a kept plan, to be replayed.
+
+Kept here: a plan writes nothing to the index; what it cannot know without reading documents is an upper bound and says
+so; and a kept plan is replayed only where source, index and settings are still what it was made for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from enrich.memo import version_key
+from flows.entry import Entry
+from flows.place import open_storage
+from flows.plan import Plan, Step, make_plan
+from flows.report import BuildReport, Progress
+from flows.settings import Settings
+from flows.stages import State, document_key
+from flows.workshop import Workshop
+from parsers.errors import GateRefused, UsageError
+
+FORMAT: Final = 1
+# Seconds a piece of work takes where the index has measured none: a document of some pages on two cores without a GPU,
+# see tests/benchmarks/README.md.
+RATES: Final = {"fetch": 0.001, "parse": 0.02, "chunk": 0.02, "note": 6.5, "embed": 0.06, "write": 0.002}
+BYTES_A_CHUNK: Final = 700  # where the index has measured none: 150 tokens of English
+BYTES_A_TOKEN: Final = 4.3  # likewise; the 60 books of the benchmarks
+FITS_A_PROMPT: Final = 200_000  # tokens: below, a whole corpus may simply be put into a prompt
+AT_ONCE: Final = 2_000
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kept plan was made for.
+
+    Attributes:
+        index, revision: the index and what it had published; 0 where nothing.
+        settings: digest of all settings.
+        digest: SHA-256 of the steps that follow, one a line.
+    """
+
+    index: str
+    revision: int
+    settings: str
+    digest: str
+    format: int = FORMAT
+
+
+def plan_build(settings: Settings, *, new_source: bool = False, keep: Path | None = None) -> dict[str, Any]:
+    """What a build would do, as ``gristmill build --plan --json`` prints it.
+
+    Args:
+        keep: where to write the plan.
+
+    Returns:
+        ``documents`` {``listed``, ``add``, ``look``, ``renew``, ``remove``, ``unchanged``}, ``work`` as a build reports
+        it, of which ``chunked``, ``notes``, ``embedded`` and ``rows_written`` are at most so many, ``seconds`` by stage
+        and ``total``, ``rates``, ``tokens`` of the corpus, ``fits_a_prompt``, ``steps`` (the first ones), ``kept``.
+    """
+    storage = open_storage(settings)
+    with tempfile.TemporaryDirectory() as folder:
+        shop = Workshop(settings, storage, BuildReport(), Progress(quiet=True), 0.0)
+        plan = make_plan(shop, Path(folder) / "plan.jsonl", new_source=new_source)
+        work = _work(shop, plan)
+        if keep is not None:
+            _keep(keep, shop, plan)
+        first = [msgspec.to_builtins(step) for step in islice(plan.read(), 20)]
+    pointer = shop.published
+    rates = RATES | (pointer.rates if pointer is not None else {})
+    pieces = {"fetch": "fetched", "parse": "parsed", "chunk": "chunked", "note": "notes", "embed": "embedded"}
+    seconds = {stage: work[piece] * rates[stage] for stage, piece in (pieces | {"write": "rows_written"}).items()}
+    tokens = _tokens(shop, plan)
+    return {
+        "index": settings.index,
+        "revision": pointer.revision if pointer is not None else 0,
+        "documents": {"listed": plan.listed, "unchanged": plan.unchanged, **plan.steps},
+        "work": work,
+        "seconds": {name: round(value, 1) for name, value in seconds.items()}
+        | {"total": round(sum(seconds.values()), 1)},
+        "rates": rates,
+        "measured": sorted(pointer.rates) if pointer is not None else [],
+        "tokens": tokens,
+        "fits_a_prompt": tokens < FITS_A_PROMPT,
+        "steps": first,
+        "kept": str(keep) if keep is not None else None,
+    }
+
+
+def check_kept(path: Path, shop: Workshop, plan: Plan) -> None:
+    """Make sure that a build would do just what a kept plan says.
+
+    Raises:
+        UsageError: when the file is no plan, or one of another index or other settings.
+        GateRefused: when the source or the index has moved since.
+    """
+    try:
+        with path.open("rb") as file:
+            head = msgspec.json.decode(file.readline(), type=Head)
+            kept = file.read()
+    except OSError as error:
+        raise UsageError(f"plan {path} cannot be read: {error.strerror}", "Check the path.") from error
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is no plan: {error}", "Make one: gristmill build --plan --keep FILE") from error
+    if hashlib.sha256(kept).hexdigest() != head.digest:
+        raise UsageError(f"plan {path} was changed since it was written", "Make another: gristmill build --plan")
+    now = _head(shop, plan)
+    for name, what in (("index", "another index"), ("settings", "other settings")):
+        if getattr(now, name) != getattr(head, name):
+            raise UsageError(f"plan {path} was made for {what}", "Make another: gristmill build --plan")
+    if now != head:
+        moved = "the index has published another revision" if now.revision != head.revision else _moved(kept, plan)
+        raise GateRefused(f"plan {path} does not hold any more: {moved}", "Make another: gristmill build --plan")
+
+
+def _moved(kept: bytes, plan: Plan) -> str:
+    before = {step.key: step for step in map(msgspec.json.Decoder(Step).decode, kept.splitlines())}
+    now = {step.key: step for step in plan.read()}
+    moved = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+    return f"{len(moved)} documents have moved since, the first is {moved[0]}"
+
+
+def _keep(path: Path, shop: Workshop, plan: Plan) -> None:
+    try:
+        path.write_bytes(msgspec.json.encode(_head(shop, plan)) + b"\n" + plan.path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"plan {path} cannot be written: {error.strerror}", "Name another file.") from error
+
+
+def _head(shop: Workshop, plan: Plan) -> Head:
+    settings = shop.settings.model_dump_json(exclude={"index", "cache_dir"})
+    with plan.path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Head(
+        index=str(Path(shop.storage.address).absolute()) if not shop.storage.remote else shop.storage.address,
+        revision=shop.published.revision if shop.published is not None else 0,
+        settings=hashlib.sha256(settings.encode()).hexdigest(),
+        digest=digest,
+    )
+
+
+def _work(shop: Workshop, plan: Plan) -> dict[str, int]:
+    """What the stages would have to do; of what only the documents could tell, the most it can be."""
+    work = dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
+    published = shop.published
+    density = BYTES_A_CHUNK
+    if published is not None and published.counts["chunks"] and plan.listed_size:
+        density = max(1, plan.listed_size // published.counts["chunks"])
+    steps = (step for step in plan.read() if step.do != "remove")
+    while batch := list(islice(steps, AT_ONCE)):
+        entries = [entry for entry in plan.entries(shop, batch) if not entry.failed]
+        known = _known(shop, entries)
+        for entry in entries:
+            chunks = len(entry.row.chunk_ids) if entry.row is not None else 0
+            chunks = chunks or -(-entry.object.size // density)
+            work["fetched"] += entry.document not in known
+            work["parsed"] += entry.document not in known
+            work["chunked"] += 1
+            work["notes"] += chunks if shop.notes is not None else 0
+            work["embedded"] += chunks if shop.embeds(entry.key) else 0
+            work["rows_written"] += chunks
+    return work
+
+
+def _known(shop: Workshop, entries: list[Entry]) -> set[str]:
+    """Memory keys of the documents that need not be fetched, where the memory holds any."""
+    if shop.published is None:
+        return set()
+    keys = {version_key(entry.document_id, entry.object.version): entry for entry in entries if not entry.bytes_digest}
+    for key, value in shop.versions.get(keys).items():
+        state = msgspec.json.decode(value, type=State)
+        keys[key].bytes_digest, keys[key].media_type = state.bytes_digest, state.media_type
+    for entry in entries:
+        if entry.bytes_digest:
+            entry.document = document_key(entry)
+    return shop.documents.known(entry.document for entry in entries if entry.document)
+
+
+def _tokens(shop: Workshop, plan: Plan) -> int:
+    """Tokens of the whole corpus: as measured where it is in the index, otherwise by its bytes."""
+    published = shop.published
+    changed = plan.size if published is not None else plan.listed_size
+    return (published.counts["tokens"] if published is not None else 0) + int(changed / BYTES_A_TOKEN)

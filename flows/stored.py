@@ -1,0 +1,41 @@
+"""Documents as an index stores them: what a build can go on from without their source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from flows.entry import Entry
+from flows.stages import document_key
+from flows.workshop import Workshop
+from indexes.generation import published_catalog
+
+
+def stored_documents(shop: Workshop, document_ids: Iterable[str] | None = None) -> Iterator[list[Entry]]:
+    """Documents of the published catalog in batches, by ascending id; all of them by default."""
+    assert shop.published is not None
+    limit, count = shop.settings.batch_bytes, shop.settings.batch_documents
+    table = published_catalog(shop.storage, shop.published).columns(["document_id", "size"]).sort_by("document_id")
+    wanted = None if document_ids is None else set(document_ids)
+    batch: list[str] = []
+    held = 0
+    for piece in table.to_batches(count):
+        for name, size in zip(piece["document_id"].to_pylist(), piece["size"].to_pylist(), strict=True):
+            if wanted is not None and name not in wanted:
+                continue
+            if batch and (held + size > limit or len(batch) >= count):
+                yield _entries(shop, batch)
+                batch, held = [], 0
+            batch.append(name)
+            held += size
+    if batch:
+        yield _entries(shop, batch)
+
+
+def _entries(shop: Workshop, document_ids: list[str]) -> list[Entry]:
+    found = []
+    for row in shop.published_rows(document_ids).values():
+        entry = Entry.of(row, shop.labels(row.key))
+        # Parsed by other rules than today's, so the next build from the source has something left to do.
+        entry.unfinished = row.status != "failed" and bool(row.document) and row.document != document_key(entry)
+        found.append(entry)
+    return sorted(found, key=lambda entry: entry.document_id)

@@ -1,0 +1,128 @@
+"""What is kept of an index, and clearing away the rest: old revisions, old versions, what nothing asks the memory for.
+
+Kept here: what a kept revision names is never removed; every cleanup names its cut-off, the oldest kept revision, and
+takes nothing younger than a grace time, for readers that still hold it and for builds that will go on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from enrich.memo import RUNTIMES, VECTORS, Memo, VectorMemo, marks, vector_key, version_key
+from indexes.catalog import Catalog
+from indexes.generation import published_catalog
+from indexes.storage import Pointer, Storage
+from indexes.vectors import SCAN_ROWS, ChunkTable
+
+
+def retire(storage: Storage, *, keep: int, grace: timedelta) -> list[Pointer]:
+    """Keep the last revisions and those that readers may still hold; give up the others, and return them.
+
+    Args:
+        keep: how many of the last revisions stay, the published one among them.
+        grace: a revision stays for so long after the next one was made.
+    """
+    revisions = storage.revisions()
+    since = datetime.now(UTC) - grace
+    gone = [
+        one
+        for position, one in enumerate(revisions[:-keep])
+        if datetime.fromisoformat(revisions[position + 1].created) < since
+    ]
+    give_up(storage, gone)
+    return gone
+
+
+def give_up(storage: Storage, gone: Sequence[Pointer]) -> None:
+    """Keep these revisions no longer, nor generations of which none is left."""
+    for pointer in gone:
+        storage.forget_revision(pointer)
+    left = {pointer.generation for pointer in storage.revisions()}
+    for generation in {pointer.generation for pointer in gone} - left:
+        storage.discard_generation(generation)
+
+
+def prune(storage: Storage, *, grace: timedelta) -> None:
+    """Drop the versions of both tables that no kept revision needs, and what killed builds left in their folders."""
+    oldest: dict[str, Pointer] = {}
+    for pointer in storage.revisions():
+        oldest.setdefault(pointer.generation, pointer)
+    youngest = datetime.now(UTC) - grace
+    for generation, pointer in oldest.items():
+        db = storage.tables(generation)
+        table, catalog = ChunkTable.open(db), Catalog(db)
+        table.prune(min(table.version_time(pointer.chunks_version), youngest))
+        catalog.prune(min(catalog.version_time(pointer.documents_version), youngest))
+
+
+def leftovers(storage: Storage) -> dict[str, list[int]]:
+    """What killed builds left: by generation, the revisions whose BM25 index no kept revision is of; all of a
+    generation that no kept revision is of stands as an empty list.
+    """
+    kept: dict[str, list[int]] = {}
+    for pointer in storage.revisions():
+        kept.setdefault(pointer.generation, []).append(pointer.revision)
+    found = {name: storage.drafts(name, kept.get(name, [])) for name in sorted(storage.generations())}
+    return {name: drafts for name, drafts in found.items() if drafts or name not in kept}
+
+
+def clear_leftovers(storage: Storage) -> None:
+    """Remove them."""
+    kept = {pointer.generation for pointer in storage.revisions()}
+    for generation, drafts in leftovers(storage).items():
+        if generation not in kept:
+            storage.discard_generation(generation)
+        for revision in drafts:
+            storage.drop_lexical(generation, revision)
+    storage.scratch()
+
+
+def marked(storage: Storage, revisions: Iterable[Pointer]) -> npt.NDArray[np.uint64]:
+    """The marks of everything in the memory that these revisions were made of, see :func:`enrich.memo.marks`."""
+    found = [np.empty(0, np.uint64)]
+    for pointer in revisions:
+        found.append(np.unique(np.concatenate([np.empty(0, np.uint64), *_marked(storage, pointer)])))
+    return np.unique(np.concatenate(found))
+
+
+def _marked(storage: Storage, pointer: Pointer) -> Iterator[npt.NDArray[np.uint64]]:
+    documents = published_catalog(storage, pointer).columns(["document_id", "version", "document", "chunks", "notes"])
+    for batch in documents.to_batches(SCAN_ROWS):
+        for name in ("document", "chunks"):
+            yield marks([key for key in batch[name].to_pylist() if key])
+        yield marks(pc.list_flatten(batch["notes"]).to_pylist())
+        pairs = zip(batch["document_id"].to_pylist(), batch["version"].to_pylist(), strict=True)
+        yield marks([version_key(document, version) for document, version in pairs])
+    table = ChunkTable.open(storage.tables(pointer.generation), pointer.chunks_version)
+    for rows in table.rows(["text_digest", "provenance"], SCAN_ROWS):
+        digests = rows.filter(pc.not_equal(rows["provenance"], ""))["text_digest"].to_pylist()
+        yield marks([vector_key(digest, pointer.embedder_fingerprint) for digest in digests])
+
+
+def sweep_memory(storage: Storage, *, grace: timedelta, rewrite: bool = False) -> dict[str, int]:
+    """Forget what no kept revision was made of; how many entries, by table.
+
+    Args:
+        grace: what is younger stays, for a build that was broken off and will go on from it.
+        rewrite: have what was forgotten gone from the disk at once; nobody may read the memory meanwhile.
+    """
+    revisions = storage.revisions()
+    keep = marked(storage, revisions)
+    now = datetime.now(UTC)
+    before = (now - grace).timestamp() + 1  # entries are dated by whole seconds
+    db = storage.memory()
+    found: dict[str, int] = {}
+    for name in sorted(set(db.list_tables(limit=1_000).tables) - {RUNTIMES}):
+        dimension = name.removeprefix(VECTORS)
+        memo = VectorMemo(db, int(dimension)) if dimension != name else Memo(db, name)
+        found[name] = memo.sweep(keep, before)
+        if rewrite:
+            memo.rewrite()
+        else:
+            memo.prune(now - max(grace, timedelta(seconds=1)))
+    return found
