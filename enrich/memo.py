@@ -8,6 +8,7 @@ than a time they name. LanceDB keeps the tables, so the memory can live wherever
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from lancedb.index import BTree
 from enrich import tables
 
 Value = TypeVar("Value")
+KEEP: Final = timedelta(hours=1)  # superseded states of a table stay this long for whoever reads them
+_KEY: Final = re.compile("[0-9a-f]+")
 RUNTIMES: Final = "runtimes"  # table of what each runtime was, by the id of its provenance; a few rows, never swept
 VECTORS: Final = "vectors-"  # tables of vectors, by their dimension
 
@@ -64,6 +67,7 @@ class _Table(ABC, Generic[Value]):
     def __init__(self, db: Any, name: str, columns: list[tuple[str, pa.DataType]]) -> None:
         self._db = db
         self._name = name
+        self._added = 0
         self._schema = pa.schema([("key", pa.string()), ("made", pa.int64()), *columns])
         existing = name in set(db.list_tables(limit=1_000).tables)
         self._table = db.open_table(name) if existing else db.create_table(name, schema=self._schema)
@@ -82,13 +86,19 @@ class _Table(ABC, Generic[Value]):
     def put(self, entries: Mapping[str, Value]) -> None:
         """Remember results whose keys are not known yet; they are on disk when this returns."""
         known = self.known(entries)
-        new = [key for key in entries if key not in known]
-        if new:
-            columns = [pa.array(new, pa.string()), pa.array([int(time.time())] * len(new), pa.int64())]
-            columns += self._pack([entries[key] for key in new])
-            self._table.add(pa.table(columns, schema=self._schema))
+        self.add({key: value for key, value in entries.items() if key not in known})
 
-    def tidy(self, keep: timedelta) -> None:
+    def add(self, entries: Mapping[str, Value]) -> None:
+        """:meth:`put` for whoever has asked already: none of these keys is known."""
+        if entries:
+            columns = [pa.array(entries, pa.string()), pa.array([int(time.time())] * len(entries), pa.int64())]
+            columns += self._pack(list(entries.values()))
+            self._table.add(pa.table(columns, schema=self._schema))
+            self._added += 1
+            if self._added % tables.COMPACT_AT == 0:
+                self.tidy()
+
+    def tidy(self, keep: timedelta = KEEP) -> None:
         """Compact what many small writes left behind, and index the keys of a large table.
 
         Args:
@@ -233,7 +243,7 @@ class VectorMemo(_Table[Embedding]):
 
 
 def _hex(key: str) -> str:
-    if not all(character in "0123456789abcdef" for character in key):
+    if not _KEY.fullmatch(key):
         raise ValueError(f"a memory key is hexadecimal, not {key!r}")
     return key
 

@@ -67,4 +67,4 @@ def rewrite(db: Any, name: str, table: Any) -> Any:
 
 def drop_others(table: Any) -> None:
     """Drop all versions of a table but its head, with their files. Nobody may read or write meanwhile."""
-    table.optimize(cleanup_older_than=timedelta(microseconds=1), delete_unverified=True)
+    table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)

@@ -105,7 +105,7 @@ def list_documents(shop: Workshop, options: BuildOptions) -> Plan:
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def fetch(shop: Workshop, batch: list[Entry]) -> None:
-    """Bytes of a batch into the scratch folder."""
+    """Bytes of a batch, as far as they are not known."""
     with shop.report.timed("fetch"):
         stages.fetch(shop, batch)
 

@@ -14,6 +14,7 @@ from enrich.models import AnyModel, HubSource, ModelFolder, PackageSource, Parts
 from flows.model_folder import used
 from flows.place import open_storage
 from flows.settings import Settings
+from indexes.objects import probe
 from parsers.errors import GristmillError
 
 State = Literal["ok", "warning", "missing"]
@@ -94,11 +95,23 @@ def _reachable(models: list[AnyModel]) -> dict[str, str]:
 
 def _places(settings: Settings) -> Iterator[dict[str, str]]:
     yield _writable("model folder", settings.models_dir)
-    yield _writable("index", Path(settings.index).expanduser())
+    if "://" in settings.index:
+        yield _store(settings)
+    else:
+        yield _writable("index", Path(settings.index).expanduser())
     if settings.source is not None:
         there = Path(settings.source).expanduser().is_dir()
         remedy = "" if there else "Check `source` in the settings."
         yield _check("source", "ok" if there else "missing", settings.source, remedy)
+
+
+def _store(settings: Settings) -> dict[str, str]:
+    """Whether an index can be kept on S3 there: written, read, and each write under its condition."""
+    try:
+        probe(open_storage(settings).objects)
+    except GristmillError as error:
+        return _check("index", "missing", error.message, error.remedy)
+    return _check("index", "ok", f"{settings.index}: can be written; If-Match and If-None-Match are honoured")
 
 
 def _index(settings: Settings) -> Iterator[dict[str, str]]:

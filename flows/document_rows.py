@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +79,8 @@ def row_without_chunks(shop: Workshop, entry: Entry) -> Row:
     if before is not None and entry.touched:
         return before
     if before is None or not shop.continues:
-        return _catalog_row(shop, entry)
+        # Labels are kept without rows too: they hold for the rows that a rollback brings back.
+        return _catalog_row(shop, entry, labels=sorted({*entry.labels, *(before.labels if before else ())}))
     kept = ("document", "chunks", "notes", "title", "labels", "chunk_ids", "stamp", "tokens", "unknown")
     return _catalog_row(shop, entry, **{name: getattr(before, name) for name in kept})
 
@@ -102,5 +104,6 @@ def _catalog_row(shop: Workshop, entry: Entry, **content: Any) -> Row:
         status=entry.status,
         reason=f"{entry.reason}; left alone after {attempts} attempts until it changes" if parked else entry.reason,
         attempts=attempts,
+        looked_at=int(time.time()),
         **content,
     )

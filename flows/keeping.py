@@ -205,6 +205,7 @@ def _lost(row: Row) -> Row:
         status="failed",
         reason=LOST,
         attempts=row.attempts,
+        labels=row.labels,  # they hold for the rows that a rollback brings back
     )
 
 

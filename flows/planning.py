@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import pyarrow.compute as pc
 
 from enrich.memo import version_key
 from flows.entry import Entry
@@ -22,6 +23,7 @@ from flows.report import BuildReport, Progress
 from flows.settings import Settings
 from flows.stages import State, document_key
 from flows.workshop import Workshop
+from indexes.generation import published_catalog
 from parsers.errors import GateRefused, UsageError
 
 FORMAT: Final = 1
@@ -147,15 +149,17 @@ def _work(shop: Workshop, plan: Plan) -> dict[str, int]:
     work = dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
     published = shop.published
     density = BYTES_A_CHUNK
-    if published is not None and published.counts["chunks"] and plan.listed_size:
-        density = max(1, plan.listed_size // published.counts["chunks"])
+    if published is not None and published.counts["chunks"]:
+        sizes = published_catalog(shop.storage, published).columns(["size"])["size"]
+        density = max(1, int(pc.sum(sizes).as_py()) // published.counts["chunks"])
     steps = (step for step in plan.read() if step.do != "remove")
     while batch := list(islice(steps, AT_ONCE)):
         entries = [entry for entry in plan.entries(shop, batch) if not entry.failed]
         known = _known(shop, entries)
         for entry in entries:
             chunks = len(entry.row.chunk_ids) if entry.row is not None else 0
-            chunks = chunks or -(-entry.object.size // density)
+            if entry.document not in known:  # by its bytes too: it may have grown
+                chunks = max(chunks, -(-entry.object.size // density))
             work["fetched"] += entry.document not in known
             work["parsed"] += entry.document not in known
             work["chunked"] += 1

@@ -12,10 +12,11 @@ from enrich.embedder import Embedder, open_embedder
 from enrich.memo import Memo
 from enrich.models import ModelFolder, load_registry
 from enrich.reranker import CrossEncoderReranker
-from flows.place import published
+from flows.place import open_storage, published
 from flows.settings import Mode, Settings
 from indexes.generation import open_stores, published_catalog
 from indexes.lexical import Weights
+from indexes.reader import LOOK_EVERY, Reader
 from indexes.search import Fusion, Hit, Searcher
 from indexes.sections import DOCUMENTS, sections_of
 from indexes.storage import Pointer, Storage
@@ -31,6 +32,20 @@ def open_searcher(settings: Settings, mode: Mode) -> Searcher:
             folder of the reranker holds none.
     """
     return _searcher(settings, *published(settings), mode)
+
+
+def open_reader(settings: Settings, mode: Mode = "hybrid", *, look_every: float = LOOK_EVERY) -> Reader:
+    """The published index, followed from revision to revision: what a service holds.
+
+    Args:
+        look_every: seconds between two looks at the pointer.
+
+    Raises:
+        StoreError: when nothing is published or a part of it is missing.
+        ModelError: as :func:`open_searcher` says.
+    """
+    storage = open_storage(settings)
+    return Reader(storage, lambda pointer: _searcher(settings, storage, pointer, mode), look_every=look_every)
 
 
 def _searcher(settings: Settings, storage: Storage, pointer: Pointer, mode: Mode) -> Searcher:

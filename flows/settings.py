@@ -116,7 +116,7 @@ class Settings(BaseSettings):
 
     def embeds(self, key: str) -> bool:
         """Whether a document gets vectors."""
-        return any(fnmatchcase(key, pattern) for pattern in self.vectors_for)
+        return "*" in self.vectors_for or any(fnmatchcase(key, pattern) for pattern in self.vectors_for)
 
     @classmethod
     def settings_customise_sources(
@@ -174,6 +174,7 @@ def prepare_environment() -> None:
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_CLI_COLORS": "false",
         "PREFECT_HOME": str(platformdirs.user_cache_path("gristmill") / "prefect"),
+        "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",  # nothing of ours is kept there; and if, then no pickle
         "LANCE_LOG": "error",
     }
     for name, value in quiet.items():

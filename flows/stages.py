@@ -22,6 +22,7 @@ from flows.document_rows import DocumentRows, document_rows, row_without_chunks
 from flows.entry import Entry
 from flows.vectors import no_vector, remember_vectors, sample
 from flows.workshop import Workshop
+from indexes.catalog import Row
 from indexes.rows import to_table
 from parsers.document import Document
 from parsers.registry import fingerprint, media_type, read
@@ -41,11 +42,11 @@ _NOTE: Final = msgspec.json.Decoder(Note)
 
 
 def fetch(shop: Workshop, batch: list[Entry]) -> None:
-    """Bytes into the scratch folder, under their digest, unless what they parse to is known already."""
+    """Bytes of a batch by their digest, for the parsers, unless what they parse to is known already."""
     states = {version_key(entry.document_id, entry.object.version): entry for entry in batch if _asks(entry)}
     for key, value in shop.versions.get(states).items():
-        state = _STATE.decode(value)
-        states[key].bytes_digest, states[key].media_type = state.bytes_digest, state.media_type
+        state, entry = _STATE.decode(value), states.pop(key)
+        entry.bytes_digest, entry.media_type = state.bytes_digest, state.media_type
     for entry in batch:
         if entry.failed:
             entry.fail(entry.status, entry.reason)
@@ -55,7 +56,7 @@ def fetch(shop: Workshop, batch: list[Entry]) -> None:
     for entry in batch:
         if not entry.failed and not entry.touched and entry.document not in known:
             _fetch_one(shop, entry)
-    shop.versions.put(
+    shop.versions.add(
         {
             key: msgspec.json.encode(State(entry.bytes_digest, entry.media_type))
             for key, entry in states.items()
@@ -72,15 +73,14 @@ def parse(shop: Workshop, batch: list[Entry]) -> None:
     for entry in waiting:
         if entry.document in known or entry.document in fresh:
             continue
-        document = read(entry.key, (shop.scratch / entry.bytes_digest).read_bytes())
+        document = read(entry.key, shop.fetched[entry.bytes_digest])
         shop.report.work["parsed"] += 1
         if document.status in ("failed", "unsupported"):
             entry.fail(document.status, document.reason)
         else:
             fresh[entry.document] = document.encode()
-    for path in {shop.scratch / entry.bytes_digest for entry in batch if entry.bytes_digest}:
-        path.unlink(missing_ok=True)
-    shop.documents.put(fresh)
+    shop.fetched.clear()
+    shop.documents.add(fresh)
 
 
 def chunk(shop: Workshop, batch: list[Entry]) -> None:
@@ -101,7 +101,7 @@ def chunk(shop: Workshop, batch: list[Entry]) -> None:
             chunks = split(decoded[entry.document], entry.title, shop.ruler, shop.chunker)
             fresh[entry.chunks] = msgspec.json.encode(chunks)
             shop.report.work["chunked"] += 1
-    shop.chunks.put(fresh)
+    shop.chunks.add(fresh)
 
 
 def note(shop: Workshop, batch: list[Entry]) -> None:
@@ -126,7 +126,7 @@ def note(shop: Workshop, batch: list[Entry]) -> None:
         begun = time.perf_counter()
         written = maker.write([windows[key] for key in keys])
         made = {key: msgspec.json.encode(one) for key, one in zip(keys, written, strict=True) if one.final}
-        shop.note_memo.put(made)
+        shop.note_memo.add(made)
         shop.report.work["notes"] += len(keys)
         shop.progress.noted(len(keys), time.perf_counter() - begun)
     finished = {key: _NOTE.decode(value).outcome for key, value in shop.note_memo.get(windows).items()}
@@ -150,11 +150,12 @@ def embed(shop: Workshop, batch: list[Entry]) -> None:
     everything = [text for own in texts.values() for text in own]
     if not everything:
         return
-    shop.embedder.load()  # a model that is not there fails the build, not its documents
     try:
         _embed(shop, everything)
     except Exception as error:
+        shop.embedder.load()  # a model that cannot be loaded fails the build, not its documents
         failed = 0
+        fallen_back: list[Entry] = []
         for entry in batch:
             if texts.get(entry.document_id):
                 try:
@@ -164,8 +165,27 @@ def embed(shop: Workshop, batch: list[Entry]) -> None:
                     failed += 1
                     if failed == GIVE_UP:
                         raise error from own
+                    tried = entry.document
                     entry.fail("failed", f"cannot be embedded: {own}", transient=True)
-                    _lost(entry)
+                    if entry.document == tried:
+                        _lost(entry)
+                    else:
+                        fallen_back.append(entry)
+        _embed_last_good(shop, fallen_back)
+
+
+def _embed_last_good(shop: Workshop, batch: list[Entry]) -> None:
+    """Go on with the last good versions of documents, for which today's labels and settings hold as for all others."""
+    for entry in batch:
+        entry.labels = shop.labels(entry.key)
+    chunk(shop, batch)
+    note(shop, batch)
+    notes = _notes(shop, batch)
+    for entry, chunks in list(_with_chunks(shop, batch)):
+        try:
+            _embed(shop, list(_texts(shop, entry, chunks, notes[entry.document_id])))
+        except Exception:  # why is said already, of the new version
+            _lost(entry)
 
 
 def _embed(shop: Workshop, texts: Sequence[str]) -> None:
@@ -197,11 +217,16 @@ def write(shop: Workshop, batch: list[Entry]) -> None:
         row = made[entry.document_id].catalog_row if entry.live else row_without_chunks(shop, entry)
         _count(shop, entry)
         shop.note_status(row)
-        if not entry.touched and (row != entry.row or not shop.continues):
+        if not entry.touched and (_says_more(row, entry.row) or not shop.continues):
             changed.append(row)
     if changed:
         shop.draft.catalog.put(changed)
     shop.progress.advance(len(batch), sum(entry.object.size for entry in batch))
+
+
+def _says_more(row: Row, before: Row | None) -> bool:
+    """Whether a catalog row says anything else than the one before, the time apart."""
+    return before is None or row != msgspec.structs.replace(before, looked_at=row.looked_at)
 
 
 def _rows_of(shop: Workshop, batch: list[Entry]) -> dict[str, DocumentRows]:
@@ -236,7 +261,7 @@ def _fetch_one(shop: Workshop, entry: Entry) -> None:
     entry.media_type = media_type(entry.key, data)
     _read_before(shop, entry)
     if not entry.touched:
-        (shop.scratch / entry.bytes_digest).write_bytes(data)
+        shop.fetched[entry.bytes_digest] = data
 
 
 def _asks(entry: Entry) -> bool:

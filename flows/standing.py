@@ -23,7 +23,15 @@ def standing(settings: Settings) -> dict[str, Any]:
     for row in published_catalog(storage, pointer).rows():
         documents[row.status] = documents.get(row.status, 0) + 1
         if row.status != "ok":
-            failures.append({"key": row.key, "status": row.status, "reason": row.reason, "attempts": row.attempts})
+            failures.append(
+                {
+                    "key": row.key,
+                    "status": row.status,
+                    "reason": row.reason,
+                    "attempts": row.attempts,
+                    "looked_at": row.looked_at,
+                }
+            )
     values: dict[str, Any] = msgspec.to_builtins(pointer)
     return values | {
         "index": settings.index,

@@ -56,7 +56,7 @@ def _remember(storage: Storage, memo: VectorMemo, embedder: Embedder, texts: Map
     encoded = embedder.encode(list(texts.values()))
     provenance = embedder.provenance
     Memo(storage.memory(), RUNTIMES).put({provenance.id: msgspec.json.encode(provenance, order="sorted")})
-    memo.put(
+    memo.add(
         {
             key: Embedding(encoded.vectors[i], int(encoded.tokens[i]), int(encoded.unknown[i]), provenance.id)
             for i, key in enumerate(texts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +41,6 @@ RATES: Final = {
     "write": "rows_written",
 }
 ENOUGH: Final = 20  # pieces of work that a rate is taken from
-KEEP_MEMORY: Final = timedelta(hours=1)  # superseded states of the memory stay this long for whoever reads them
 
 
 def check_surroundings(settings: Settings) -> None:
@@ -99,6 +97,8 @@ class Workshop:
         self.began: Final = began
         self.published: Final = storage.pointer()
         self.settings: Final = following(settings, self.published)
+        self.fetched: Final[dict[str, bytes]] = {}
+        """Bytes of the batch at hand by their digest, from fetching to parsing."""
         self.seen_runtimes: Final[set[str]] = set()
         self.sampled: Sample = []
         """Some of the rows with vectors that this build wrote."""
@@ -211,7 +211,7 @@ class Workshop:
     def _catalog(self) -> Catalog | None:
         return published_catalog(self.storage, self.published) if self.published is not None else None
 
-    @property
+    @cached_property
     def continues(self) -> bool:
         """Whether the build goes on with the published generation."""
         return self.published is not None and self.published.embedder_fingerprint == self.embedder.fingerprint
@@ -246,7 +246,7 @@ class Workshop:
     def tidy(self) -> None:
         """Compact the memory."""
         for memo in (self.versions, self.documents, self.chunks, self.note_memo, self.vectors):
-            memo.tidy(KEEP_MEMORY)
+            memo.tidy()
 
     def raise_clearly(self, error: Exception) -> None:
         """Raise the clear error behind one that a store raised for want of space or rights, if it is one."""
@@ -267,6 +267,8 @@ class Workshop:
 
     def labels(self, key: str) -> list[str]:
         """The labels that the settings give a document."""
+        if not self.settings.labels:
+            return []
         rules: Iterable[list[str]] = (rule.labels for rule in self.settings.labels if fnmatchcase(key, rule.match))
         return sorted({label for labels in rules for label in labels})
 

@@ -40,6 +40,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         recipe: digest of every fingerprint and setting that decides the document's rows.
         status, reason: of the last attempt.
         attempts: how many attempts in a row failed.
+        looked_at: when it was last looked at and this row written, in seconds since 1970.
         document: memory key of the parsed document whose chunks are in the index; empty where there is none.
         chunks: memory key of those chunks.
         notes: memory keys of their notes, in the chunks' order; none where no notes were made.
@@ -61,6 +62,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "ok"
     reason: str = ""
     attempts: int = 0
+    looked_at: int = 0
     document: str = ""
     chunks: str = ""
     notes: list[str] = []
@@ -85,6 +87,7 @@ SCHEMA: Final = pa.schema(
         ("status", pa.string()),
         ("reason", pa.string()),
         ("attempts", pa.int32()),
+        ("looked_at", pa.int64()),
         ("document", pa.string()),
         ("chunks", pa.string()),
         ("notes", pa.list_(pa.string())),

@@ -41,6 +41,9 @@ DOUBTED: Final = "memory/vectors.doubted"
 OWN: Final = ("pointer.json", "revisions", "generations", "memory", "evaluations", "scratch", "build.lock")
 # A builder that is killed on S3 holds the index for so long, and whoever comes next watches its lease as long again.
 LEASE_SECONDS: Final = 60.0
+# Bytes that LanceDB may hold of its indexes and of its tables' descriptions; its own limits are some gigabytes.
+INDEX_CACHE: Final = 256 * 2**20
+METADATA_CACHE: Final = 64 * 2**20
 BARRING: Final = 3  # tries to bar a builder that may write the pointer at the same moment
 
 
@@ -117,6 +120,7 @@ class Storage:
         else:
             self._local = Path(address).expanduser()
             self.objects = FolderObjects(self._local)
+        self._session = lancedb.Session(INDEX_CACHE, METADATA_CACHE)
         self._segments = Segments(self.objects, self._local) if self.remote else None
         self._etag = ""
         self._lease: Lease | None = None
@@ -237,13 +241,18 @@ class Storage:
             ) from error
 
     def revisions(self) -> list[Pointer]:
-        """The kept revisions, oldest first, the published one among them."""
+        """The kept revisions, oldest first, the published one among them.
+
+        One above the published is left out: its build was killed after the record and before the pointer was written.
+        """
         found = []
         for stat in self.objects.stats("revisions/"):
             data = self.objects.get(stat.key)
             if data is not None:
                 found.append(self._decoded(data[0], stat.key))
-        return sorted(found, key=lambda one: one.revision)
+        pointer = self.objects.get(POINTER)  # not by `pointer`: what this builder saw of it stays what it saw
+        last = self._decoded(pointer[0], POINTER).revision if pointer is not None else 0
+        return sorted((one for one in found if not last or one.revision <= last), key=lambda one: one.revision)
 
     def forget_revision(self, pointer: Pointer) -> None:
         """Keep a revision no longer: its record and its BM25 index go."""
@@ -274,10 +283,11 @@ class Storage:
 
     def _connect(self, place: str) -> Any:
         if self.remote:
-            return lancedb.connect(f"{self.address.rstrip('/')}/{place}", storage_options=self._lance_options)
+            options, uri = self._lance_options, f"{self.address.rstrip('/')}/{place}"
+            return lancedb.connect(uri, storage_options=options, session=self._session)
         folder = self._local / place
         folder.mkdir(parents=True, exist_ok=True)
-        return lancedb.connect(str(folder))
+        return lancedb.connect(str(folder), session=self._session)
 
     def lexical(self, generation: str, revision: int) -> Path:
         """The folder of a stored BM25 index; from S3 it is fetched into the cache first, where it is not there.

@@ -9,16 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparing import assert_equals_a_clean_build, rows
 from conftest import Workspace
 from fakes import LettersRuntime
 
-from enrich.memo import Memo
 from flows import vectors
-from flows.searching import published
-from indexes.generation import open_stores, published_catalog
-from indexes.rows import schema
 from indexes.storage import Storage
-from parsers.document import Document
 from parsers.errors import GateRefused, IndexBusy, SourceError, StoreError, UsageError
 
 NOTHING = dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
@@ -42,16 +38,6 @@ def fill(workspace: Workspace) -> None:
     workspace.write("north/readme.md", "# North\n\nThe key hangs in bay 4.\n")
     workspace.write("south/readme.md", "# South\n\nThe key hangs in bay 9.\n")
     workspace.write("plain.txt", "No title here. ERR_TIMEOUT_42 means that the line is dead.\n")
-
-
-def rows(workspace: Workspace) -> list[dict[str, Any]]:
-    """Every row of the published revision, vectors too, by chunk id."""
-    storage, pointer = published(workspace.settings())
-    table, lexical = open_stores(storage, pointer)
-    found = [row for batch in table.rows(schema(pointer.dimension).names) for row in batch.to_pylist()]
-    ids = {name for batch in lexical.stamps() for name in batch["chunk_id"].to_pylist()}
-    assert ids == {row["chunk_id"] for row in found}
-    return sorted(found, key=lambda row: str(row["chunk_id"]))
 
 
 def ids_by_text(workspace: Workspace) -> dict[str, str]:
@@ -400,29 +386,3 @@ def change(workspace: Workspace, chance: random.Random) -> None:
         shutil.copy(path, target)
     else:
         os.utime(path, (5, 5))
-
-
-def assert_equals_a_clean_build(workspace: Workspace) -> None:
-    """The published revision against one built from nothing beside it: rows, catalog, texts."""
-    clean = Workspace(workspace.docs, workspace.index.with_name("clean"), workspace.models, workspace.flags)
-    shutil.rmtree(clean.index, ignore_errors=True)
-    clean.build()
-    ours, theirs = rows(workspace), rows(clean)
-    assert [without_vector(row) for row in ours] == [without_vector(row) for row in theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        assert one["vector"] == pytest.approx(other["vector"], abs=1e-5)
-    assert catalog(workspace) == catalog(clean)
-
-
-def without_vector(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "vector"}
-
-
-def catalog(workspace: Workspace) -> dict[str, tuple[Any, ...]]:
-    storage, pointer = published(workspace.settings())
-    documents = Memo(storage.memory(), "documents")
-    found = {}
-    for row in published_catalog(storage, pointer).rows():
-        text = Document.decode(documents.get([row.document])[row.document]).text if row.document else ""
-        found[row.key] = (row.document_id, row.status, row.title, row.labels, row.chunk_ids, row.stamp, text)
-    return found

@@ -9,6 +9,7 @@ an empty one.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -38,6 +39,7 @@ class FolderSource:
         self.address = address
         self._root = Path(address).expanduser()
         self._include = include
+        self._everything = "*" in include  # matching every key of many is slow
         self._exclude = exclude
         self._own = {Path(path).expanduser().resolve() for path in own}
         self._own_names = {path.name for path in self._own}  # to resolve is slow
@@ -48,9 +50,8 @@ class FolderSource:
         self._real = self._root.resolve()
 
     def objects(self) -> Iterator[Object]:
-        """All files in ascending order of their keys."""
-        found = [entry for entry in self._files() if self._wanted(entry.key)]
-        yield from sorted(found, key=lambda entry: entry.key)
+        """All files in ascending order of their keys, a folder at a time."""
+        yield from self._below(str(self._root), "")
 
     def fetch(self, key: str) -> bytes | None:
         """A file's bytes; None when it is gone."""
@@ -59,49 +60,59 @@ class FolderSource:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def _files(self) -> Iterator[Object]:
-        def refuse(error: OSError) -> None:
+    def _below(self, folder: str, prefix: str) -> Iterator[Object]:
+        """The files below a folder whose keys begin with a prefix."""
+        try:
+            with os.scandir(folder) as found:
+                # A folder stands where its files' keys do: ``a-b`` comes before ``a/b``.
+                named = [(_printable(one.name) + "/" * one.is_dir(follow_symlinks=False), one) for one in found]
+                entries = sorted(named, key=lambda pair: pair[0])
+        except OSError as error:
             raise SourceError(
                 f"source {self.address}: cannot list {error.filename}: {error.strerror}",
                 "A folder that cannot be listed is never read as an empty one. Make it readable or exclude it.",
             ) from error
+        for name, entry in entries:
+            if entry.name.startswith(".") or self._is_own(entry):
+                continue
+            if name.endswith("/"):
+                if not self._excludes(prefix + name):
+                    yield from self._below(entry.path, prefix + name)
+            elif self._wanted(prefix + name):
+                listed = self._object(prefix + name, entry)
+                if listed is not None:
+                    yield listed
 
-        for folder, names, files in os.walk(self._root, onerror=refuse):
-            base = Path(folder).relative_to(self._root).as_posix()
-            prefix = "" if base == "." else f"{base}/"
-            names[:] = [name for name in names if self._descends(Path(folder) / name, f"{prefix}{name}/")]
-            for name in files:
-                if not name.startswith(".") and not self._is_own(Path(folder) / name):
-                    entry = self._object(f"{prefix}{name}", Path(folder) / name)
-                    if entry is not None:
-                        yield entry
-
-    def _object(self, key: str, path: Path) -> Object | None:
+    def _object(self, key: str, entry: os.DirEntry[str]) -> Object | None:
+        if _printable(entry.path) != entry.path:
+            return Object(key, "unnameable", 0, "its name is not valid UTF-8: rename it")
         try:
-            key.encode("utf-8")
-        except UnicodeEncodeError:
-            printable = os.fsencode(key).decode("utf-8", "backslashreplace")
-            return Object(printable, "unnameable", 0, "its name is not valid UTF-8: rename it")
-        try:
-            if path.is_symlink() and not path.resolve().is_relative_to(self._real):
-                return Object(key, "link", 0, "a link that leads out of the source folder: copy the file instead")
-            status = path.stat()
+            if entry.is_symlink():
+                if not Path(entry.path).resolve().is_relative_to(self._real):
+                    return Object(key, "link", 0, "a link that leads out of the source folder: copy the file instead")
+                if entry.is_dir():
+                    return None
+            status = entry.stat()
         except FileNotFoundError:
-            return Object(key, "link", 0, "a link that leads nowhere") if path.is_symlink() else None
+            return Object(key, "link", 0, "a link that leads nowhere") if entry.is_symlink() else None
         except OSError as error:
             return Object(key, "unreadable", 0, f"cannot be looked at: {error.strerror}")
+        if not stat.S_ISREG(status.st_mode):
+            return Object(key, "special", 0, "not an ordinary file")
         return Object(key, f"{status.st_size}:{status.st_mtime_ns}", status.st_size)
 
-    def _is_own(self, path: Path) -> bool:
-        return path.name in self._own_names and path.resolve() in self._own
+    def _is_own(self, entry: os.DirEntry[str]) -> bool:
+        return entry.name in self._own_names and Path(entry.path).resolve() in self._own
 
     def _wanted(self, key: str) -> bool:
-        return any(fnmatchcase(key, pattern) for pattern in self._include) and not any(
-            fnmatchcase(key, pattern) for pattern in self._exclude
-        )
+        wanted = self._everything or any(fnmatchcase(key, pattern) for pattern in self._include)
+        return wanted and not any(fnmatchcase(key, pattern) for pattern in self._exclude)
 
-    def _descends(self, path: Path, folder: str) -> bool:
-        """Whether a folder is walked: no hidden one, not the index, none that a pattern like ``drafts/*`` excludes."""
-        if path.name.startswith(".") or self._is_own(path):
-            return False
-        return not any(pattern.endswith("/*") and fnmatchcase(folder, pattern) for pattern in self._exclude)
+    def _excludes(self, folder: str) -> bool:
+        """Whether a pattern like ``drafts/*`` leaves a whole folder out."""
+        return any(pattern.endswith("/*") and fnmatchcase(folder, pattern) for pattern in self._exclude)
+
+
+def _printable(name: str) -> str:
+    """A file's name as it can be written; the same one where it is valid UTF-8."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")

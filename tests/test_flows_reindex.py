@@ -1,0 +1,78 @@
+"""The model swap with a real embedder: MiniLM that reads half as far is another model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enrich.models import ModelFolder, load_registry
+from flows.build import BuildOptions, build
+from flows.reindex import ReindexOptions, reindex
+from flows.searching import open_searcher
+from flows.settings import Settings, load_settings
+from parsers.errors import UsageError
+
+REGISTRY = Path(__file__).resolve().parent.parent / "enrich/models.toml"
+PUMP = "# Pumps\n\nThe pump stops by itself when its seal wears out.\n\n## Valves\n\nThe valve opens slowly.\n"
+STORE = "# Storage\n\nKeep it dry and cold, away from light.\n"
+
+
+@pytest.fixture
+def swapped(tmp_path: Path, prefect: None) -> Settings:
+    """Settings with a second model: the same files as the first, and a limit of 128 tokens."""
+    entry = REGISTRY.read_text(encoding="utf-8").split("[[model]]")[1].split("[[model.sources]]")[0]
+    assert "limit = 256" in entry
+    other = entry.replace("limit = 256", "limit = 128").replace("all-MiniLM-L6-v2", "MiniLM-128")
+    (tmp_path / "half.toml").write_text("[[model]]" + other, encoding="utf-8")
+    usual = load_settings()
+    folder = ModelFolder(usual.models_dir, usual.model_folders).find(load_registry().embedder(usual.embedder))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/pump.md").write_text(PUMP)
+    (tmp_path / "docs/store.md").write_text(STORE)
+    (tmp_path / "docs/copy.md").write_text(STORE)
+    return load_settings(
+        source=str(tmp_path / "docs"),
+        index=str(tmp_path / "index"),
+        model_files=[tmp_path / "half.toml"],
+        model_folders=[folder],
+        notes="extractive",
+    )
+
+
+def swap(settings: Settings, **options: Any) -> dict[str, Any]:
+    return reindex(settings, ReindexOptions(embedder="MiniLM-128", quiet=True, **options))
+
+
+@pytest.mark.real
+def test_a_swap_embeds_each_stored_text_once_and_nothing_else(swapped: Settings) -> None:
+    first = build(swapped, BuildOptions(quiet=True))
+    report = swap(swapped)
+    assert report["generation"] != first["generation"] and report["revision"] == first["revision"] + 1
+    assert {name: report["work"][name] for name in ("fetched", "parsed", "chunked", "notes")} == dict.fromkeys(
+        ("fetched", "parsed", "chunked", "notes"), 0
+    )
+    assert report["chunks"]["total"] == first["chunks"]["total"]
+    assert report["work"]["embedded"] == first["work"]["embedded"] == report["chunks"]["total"] - 1  # the copy's text
+    hit = open_searcher(swapped, "dense").search("why did the pump stop?", "dense", k=1)[0]
+    assert hit.key == "pump.md"
+    after = build(swapped, BuildOptions(quiet=True))  # builds follow the published embedder
+    assert not after["published"] and after["work"]["embedded"] == 0
+    with pytest.raises(UsageError, match="already"):
+        swap(swapped)
+
+
+@pytest.mark.real
+def test_a_text_over_the_new_limit_is_refused_before_any_work_and_can_be_cut_again(swapped: Settings) -> None:
+    long = " ".join(f"The gauge of line {number} stands beside the door." for number in range(60))
+    (Path(str(swapped.source)) / "long.txt").write_text(long)
+    first = build(swapped, BuildOptions(quiet=True))
+    with pytest.raises(UsageError, match="over the 128 tokens that MiniLM-128 reads") as refused:
+        swap(swapped)
+    assert "--rechunk" in refused.value.remedy
+    report = swap(swapped, rechunk=True)
+    assert report["work"]["fetched"] == report["work"]["parsed"] == report["truncated"] == 0
+    assert report["chunks"]["total"] > first["chunks"]["total"]
+    after = build(swapped, BuildOptions(quiet=True))
+    assert not after["published"], "builds follow the ruler too"
