@@ -124,7 +124,13 @@ def check_vectors(shop: Workshop) -> str:
     probes = sorted({name for _, name in shop.sampled} | set(_standing(table, shop.draft.revision)))
     if not probes or not shop.storage.vectors_doubted:
         return figure
-    cosine, worst = _least_cosine(shop, table, probes)
+    try:
+        cosine, worst = _least_cosine(shop, table, probes)
+    except Exception as error:  # whatever the runtime raises
+        raise GateRefused(
+            f"the embedder could not be asked again for {len(probes)} stored texts: {error}",
+            "Nothing was published; what was finished is remembered. Mend the embedder and build again.",
+        ) from error
     if not cosine >= LEAST_COSINE:
         shop.vectors.forget_runtime(shop.embedder.provenance.id)
         raise GateRefused(

@@ -60,8 +60,8 @@ def plan_build(settings: Settings, *, new_source: bool = False, keep: Path | Non
 
     Returns:
         ``documents`` {``listed``, ``add``, ``look``, ``renew``, ``remove``, ``unchanged``}, ``work`` as a build reports
-        it, of which ``chunked``, ``notes``, ``embedded`` and ``rows_written`` are at most so many, ``seconds`` by stage
-        and ``total``, ``rates``, ``tokens`` of the corpus, ``fits_a_prompt``, ``steps`` (the first ones), ``kept``.
+        it, of which ``chunked``, ``notes``, ``embedded`` and ``rows_written`` are about so many at most, ``seconds`` by
+        stage and ``total``, ``rates``, ``tokens`` of the corpus, ``fits_a_prompt``, ``steps`` (the first ones), ``kept``.
     """
     storage = open_storage(settings)
     with tempfile.TemporaryDirectory() as folder:
@@ -158,7 +158,7 @@ def _work(shop: Workshop, plan: Plan) -> dict[str, int]:
         known = _known(shop, entries)
         for entry in entries:
             chunks = len(entry.row.chunk_ids) if entry.row is not None else 0
-            if entry.document not in known:  # by its bytes too: it may have grown
+            if entry.row is None or entry.document != entry.row.document:  # by its bytes too: it may have grown
                 chunks = max(chunks, -(-entry.object.size // density))
             work["fetched"] += entry.document not in known
             work["parsed"] += entry.document not in known

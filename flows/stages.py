@@ -25,6 +25,7 @@ from flows.workshop import Workshop
 from indexes.catalog import Row
 from indexes.rows import to_table
 from parsers.document import Document
+from parsers.errors import ModelError
 from parsers.registry import fingerprint, media_type, read
 
 
@@ -35,7 +36,8 @@ class State(msgspec.Struct, frozen=True):
     media_type: str
 
 
-GIVE_UP: Final = 5  # documents in a row that cannot be embedded: then it is not for what they say
+GIVE_UP: Final = 5  # documents in a row that cannot be embedded: then the embedder itself is looked at
+HARMLESS: Final = "A short text."
 _STATE: Final = msgspec.json.Decoder(State)
 _CHUNKS: Final = msgspec.json.Decoder(list[Chunk])
 _NOTE: Final = msgspec.json.Decoder(Note)
@@ -140,7 +142,7 @@ def embed(shop: Workshop, batch: list[Entry]) -> None:
     """Vectors into the memory. Where that fails it is tried a document at a time, so that one stops no other.
 
     Raises:
-        Exception: what the embedder raised, where it did so for document after document.
+        ModelError: when the embedder fails for document after document, and for a harmless text too.
     """
     notes = _notes(shop, batch)
     texts = {
@@ -163,8 +165,8 @@ def embed(shop: Workshop, batch: list[Entry]) -> None:
                     failed = 0
                 except Exception as own:
                     failed += 1
-                    if failed == GIVE_UP:
-                        raise error from own
+                    if failed % GIVE_UP == 0:
+                        _check_embedder(shop, error)
                     tried = entry.document
                     entry.fail("failed", f"cannot be embedded: {own}", transient=True)
                     if entry.document == tried:
@@ -172,6 +174,17 @@ def embed(shop: Workshop, batch: list[Entry]) -> None:
                     else:
                         fallen_back.append(entry)
         _embed_last_good(shop, fallen_back)
+
+
+def _check_embedder(shop: Workshop, error: Exception) -> None:
+    """Whether it is the embedder that fails, and not these documents."""
+    try:
+        shop.embedder.encode([HARMLESS])
+    except Exception as own:
+        raise ModelError(
+            f"{shop.settings.embedder} embeds nothing any more: {error}",
+            "What was finished is remembered. Look at the runtime with `gristmill doctor`, then build again.",
+        ) from own
 
 
 def _embed_last_good(shop: Workshop, batch: list[Entry]) -> None:

@@ -76,6 +76,7 @@ class Draft:
         self._base = base or published
         self._model = model
         self._gone: list[str] = []
+        self._rewritten_ids: list[str] = []
         self._changed: list[pa.Table] = []
         self._waiting = 0
         self._rewrite = False
@@ -159,9 +160,10 @@ class Draft:
         gone = sorted(before.keys() - after.keys())
         moved = [before.get(chunk_id) != digest for chunk_id, digest in after.items()]
         changed = rows.filter(pa.array(moved, pa.bool_()))
-        rewritten = sum(chunk_id in before for chunk_id in changed["chunk_id"].to_pylist())
+        rewritten = [chunk_id for chunk_id in changed["chunk_id"].to_pylist() if chunk_id in before]
+        self._rewritten_ids += rewritten
         self._write(gone, changed)
-        return Written(len(changed) - rewritten, len(gone), rewritten)
+        return Written(len(changed) - len(rewritten), len(gone), len(rewritten))
 
     def remove(self, rows: Iterable[Row]) -> Written:
         """Take documents out of the index."""
@@ -185,8 +187,8 @@ class Draft:
             changed = pa.concat_tables([nothing, *self._changed])
             self.table.apply(self._gone, changed)
             if not self._rewrite:
-                self.lexical.apply([*self._gone, *changed["chunk_id"].to_pylist()], changed)
-            self._gone, self._changed, self._waiting = [], [], 0
+                self.lexical.apply([*self._gone, *self._rewritten_ids], changed)
+            self._gone, self._rewritten_ids, self._changed, self._waiting = [], [], [], 0
 
     def finish(self) -> None:
         """Write what waits, commit it, and bring indexes and pieces up to date."""

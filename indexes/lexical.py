@@ -32,7 +32,7 @@ from indexes.analysis import analyse, analyse_query, phrases
 from indexes.filters import Filter, to_clauses
 from parsers.errors import IndexBusy, StoreError
 
-HEAP: Final = 128_000_000  # bytes of one indexing thread before it writes a segment; tantivy-py's own default
+HEAP: Final = 64_000_000  # bytes of one indexing thread before it writes a segment
 _HEX: Final = "0123456789abcdef"
 COLUMNS: Final = ("chunk_id", "document_id", "key", "labels", "row_digest", "heading_path", "note", "prefix", "text")
 
@@ -136,10 +136,13 @@ class LexicalIndex:
         return deleted / total if total else 0.0
 
     def apply(self, delete_ids: Iterable[str], written: pa.Table | Iterable[pa.RecordBatch]) -> None:
-        """Remove rows, and write rows in place of those that stand there under the same ids.
+        """Remove rows, then write rows.
+
+        Each id to remove takes a kilobyte until the commit, so a row that is new is not to be named.
 
         Args:
-            delete_ids: chunk ids to remove; ids that are not there are passed over.
+            delete_ids: chunk ids to remove, among them those of written rows that stand there already; ids that are
+                not there are passed over.
             written: a table or batches with at least the columns chunk_id, document_id, key, labels, row_digest,
                 heading_path, note, prefix and text.
         """
@@ -248,7 +251,6 @@ class LexicalIndex:
                 "identifiers": terms.identifiers,
                 "notes": analyse(row["note"]).body,
             }
-            writer.delete_documents_by_term("chunk_id", row["chunk_id"])
             writer.add_document(tantivy.Document.from_dict(document, self._schema))
 
     def _writing(self) -> tantivy.IndexWriter:

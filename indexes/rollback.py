@@ -27,7 +27,7 @@ def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
         target: the revision to go back to.
     """
     draft = Draft(storage, published, Model.of(target), base=target)
-    today = published_catalog(storage, published).columns(["document_id", "labels"])
+    today = published_catalog(storage, _today(storage, published)).columns(["document_id", "labels"])
     labels = dict(zip(today["document_id"].to_pylist(), today["labels"].to_pylist(), strict=True))
     old = published_catalog(storage, target)
     then = old.columns(["document_id", "labels"])
@@ -43,6 +43,11 @@ def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
     for start in range(0, len(relabelled), AT_ONCE):
         _relabel(draft, old.named(relabelled[start : start + AT_ONCE]).values(), labels)
     return draft
+
+
+def _today(storage: Storage, published: Pointer) -> Pointer:
+    """The revision that says what is there today: after a rollback, the one that was gone back from."""
+    return next((one for one in reversed(storage.revisions()) if one.made_by != "rollback"), published)
 
 
 def _relabel(draft: Draft, documents: Iterable[Row], labels: dict[str, list[str]]) -> None:

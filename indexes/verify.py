@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from enrich.memo import Memo, text_digest
+from enrich.memo import Memo, VectorMemo, text_digest, vector_key
 from indexes import rows as index_rows
 from indexes.catalog import Catalog, stamp
 from indexes.generation import open_stores, published_catalog, store_stamp
@@ -75,7 +76,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
-    """Look at every row of a revision.
+    """Look at every row of a revision. Vectors are compared with those that the memory holds of the same texts.
 
     Args:
         normalized: whether its embedder makes vectors of length 1.
@@ -85,7 +86,7 @@ def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
     """
     catalog = published_catalog(storage, pointer)
     table = ChunkTable.open(storage.tables(pointer.generation), pointer.chunks_version)
-    look = _Look(table, pointer, normalized=normalized)
+    look = _Look(table, pointer, VectorMemo(storage.memory(), pointer.dimension), normalized=normalized)
     names = _names(catalog)
     strangers = sorted(look.stamps.keys() - names.keys())
     doubted = {name for name, expected in names.items() if look.stamp(name) != expected} | look.doubted & names.keys()
@@ -121,7 +122,7 @@ def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
 class _Look:
     """One scan over all rows of a table."""
 
-    def __init__(self, table: ChunkTable, pointer: Pointer, *, normalized: bool) -> None:
+    def __init__(self, table: ChunkTable, pointer: Pointer, memo: VectorMemo, *, normalized: bool) -> None:
         self.stamps: dict[str, dict[str, str]] = {}
         """Row digests by chunk id, by document."""
         self.broken: list[str] = []
@@ -130,7 +131,10 @@ class _Look:
         self.twice: list[str] = []
         self.doubted: set[str] = set()
         self.checked = 0
+        self.other_vector: list[str] = []
         self._normalized = normalized
+        self._memo = memo
+        self._fingerprint = pointer.embedder_fingerprint
         self._runtimes = pointer.runtimes.keys()
         for batch in table.rows(index_rows.schema(table.dimension).names):
             self._take(batch)
@@ -146,6 +150,7 @@ class _Look:
             ("rows are not what their digests say", self.broken),
             ("chunk ids stand twice in the table", self.twice),
             ("rows have no proper vector", self.no_vector),
+            ("rows have another vector than was made of their text", self.other_vector),
         ):
             if names:
                 yield Finding(what, len(names), names[:EXAMPLES])
@@ -156,6 +161,7 @@ class _Look:
     def _take(self, batch: pa.RecordBatch) -> None:
         fields = index_rows.Row.__struct_fields__
         lengths = _lengths(batch)
+        others = self._others(batch)
         for values, length in zip(batch.drop_columns(["vector"]).to_pylist(), lengths.tolist(), strict=True):
             self.checked += 1
             name, document, provenance = values["chunk_id"], values["document_id"], values["provenance"]
@@ -169,9 +175,28 @@ class _Look:
             own[name] = values["row_digest"]
             if provenance and not self._fine(length):
                 self._wrong(self.no_vector, name, document)
+            if name in others:
+                self._wrong(self.other_vector, name, document)
             if provenance and provenance not in self._runtimes:
                 self.foreign[provenance] += 1
                 self.doubted.add(document)
+
+    def _others(self, batch: pa.RecordBatch) -> set[str]:
+        """Ids of the rows whose vector is not the one that the memory holds of their text and that runtime."""
+        made = batch.filter(pc.not_equal(batch["provenance"], ""))
+        if not len(made):
+            return set()
+        keys = [vector_key(digest, self._fingerprint) for digest in made["text_digest"].to_pylist()]
+        known = self._memo.get(keys)
+        stored = np.asarray(made["vector"].flatten()).reshape(len(made), -1)
+        found = set()
+        for name, key, provenance, vector in zip(
+            made["chunk_id"].to_pylist(), keys, made["provenance"].to_pylist(), stored, strict=True
+        ):
+            own = known.get(key)
+            if own is not None and own.runtime == provenance and not np.array_equal(own.vector, vector):
+                found.add(name)
+        return found
 
     def _wrong(self, where: list[str], name: str, document: str) -> None:
         where.append(name)

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, Literal
+from unicodedata import category
 
 import msgspec
 
@@ -339,12 +340,16 @@ def left_out(document: Document) -> list[str | None]:
 
 
 def has_text(document: Document) -> bool:
-    """Whether any non-blank character stands outside the left-out parts."""
+    """Whether any character that can be seen stands outside the left-out parts; a zero-width space cannot."""
     reasons = left_out(document)
     return any(
-        reasons[index] is None and document.text[slice(*document.nodes[index].extent)].strip()
+        reasons[index] is None and _shows(document.text[slice(*document.nodes[index].extent)])
         for index in leaves(document)
     )
+
+
+def _shows(text: str) -> bool:
+    return any(not one.isspace() and category(one) not in ("Cf", "Cc") for one in text)
 
 
 def check(document: Document) -> None:

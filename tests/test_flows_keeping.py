@@ -25,9 +25,10 @@ from enrich.memo import Memo
 from flows import keeping
 from flows.build import BuildOptions, build
 from flows.cli import app
+from flows.place import published
 from flows.planning import plan_build
 from flows.reindex import ReindexOptions, reindex
-from flows.searching import open_searcher, published
+from flows.searching import open_searcher
 from indexes.generation import published_catalog
 from indexes.storage import Storage
 from indexes.vectors import ChunkTable
@@ -78,6 +79,7 @@ def test_a_rollback_holds_until_it_is_released_and_the_next_build_goes_forward(w
     (workspace.docs / "later.md").unlink()
     workspace.flags = {"labels": [{"match": "key*", "labels": ["secret"]}]}
     workspace.build()
+    second = rows(workspace)
     reader = open_searcher(workspace.settings(), "bm25")
 
     went = keeping.rollback(workspace.settings(), None)
@@ -96,15 +98,20 @@ def test_a_rollback_holds_until_it_is_released_and_the_next_build_goes_forward(w
     assert keeping.verify(workspace.settings(), everything=True)["whole"]
 
     before = files(workspace.index)
-    for refused in (lambda: workspace.build(force=True), lambda: swap(workspace, "vowels")):
-        with pytest.raises(GateRefused, match="publishing is held: gone back") as refusal:
-            refused()
-        assert "--release" in refusal.value.remedy
+    with pytest.raises(GateRefused, match="publishing is held: gone back") as refusal:
+        workspace.build(force=True)
+    assert "--release" in refusal.value.remedy
+    with pytest.raises(GateRefused, match="publishing is held: gone back"):
+        swap(workspace, "vowels")
     assert files(workspace.index) == before
+    assert keeping.rollback(workspace.settings(), 2)["held"] == "gone back from revision 3 to revision 2"
+    assert rows(workspace) == second, "what came since comes back too"
+    assert keeping.rollback(workspace.settings(), 1)["revision"] == 5
+    assert {row["chunk_id"]: row for row in rows(workspace)} == standing
     assert keeping.release(workspace.settings())["held"] == ""
     with pytest.raises(UsageError, match="not held"):
         keeping.release(workspace.settings())
-    assert workspace.build()["revision"] == 4
+    assert workspace.build()["revision"] == 6
     assert_equals_a_clean_build(workspace)
     assert workspace.build()["work"] == NOTHING
 
@@ -337,6 +344,10 @@ def long_vector(table: Any) -> None:
     table.update(where="key = 'key.md'", values={"vector": [2.0] * 26})
 
 
+def other_vector(table: Any) -> None:
+    table.update(where="key = 'key.md'", values={"vector": [1.0] + [0.0] * 25})
+
+
 DAMAGES: dict[str, tuple[str, Damage]] = {
     "documents have other rows than the catalog says": ("chunks", lambda table: table.delete("key = 'key.md'")),
     "chunk ids stand twice in the table": ("chunks", lambda table: table.add(one_row(table))),
@@ -345,6 +356,7 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
         lambda table: table.update(where="key = 'key.md'", values={"text": "Forged."}),
     ),
     "rows have no proper vector": ("chunks", long_vector),
+    "rows have another vector than was made of their text": ("chunks", other_vector),
     "rows have vectors of runtimes that this generation does not know": (
         "chunks",
         lambda table: table.update(where="key = 'key.md'", values={"provenance": "0" * 64}),
@@ -437,9 +449,14 @@ def test_a_plan_writes_nothing_and_says_what_the_build_then_does_at_most(workspa
     work = workspace.build()["work"]
     assert work["embedded"] > 0 and all(count <= planned["work"][name] for name, count in work.items())
 
-    renewed = {"labels": [{"match": "*", "labels": ["all"]}]}
+    workspace.write("copy.md", (workspace.docs / "guide.md").read_bytes())
+    planned = plan_build(workspace.settings())
+    work = workspace.build()["work"]
+    assert work["rows_written"] == 3 and all(count <= planned["work"][name] for name, count in work.items())
+
+    renewed: dict[str, Any] = {"labels": [{"match": "*", "labels": ["all"]}]}
     planned = plan_build(workspace.settings(**renewed))
-    assert (planned["documents"]["renew"], planned["documents"]["look"], planned["work"]["fetched"]) == (2, 1, 0)
+    assert (planned["documents"]["renew"], planned["documents"]["look"], planned["work"]["fetched"]) == (3, 1, 0)
     assert planned["work"]["rows_written"] == workspace.build(**renewed)["work"]["rows_written"]
 
 

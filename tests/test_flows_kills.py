@@ -212,7 +212,7 @@ def on_s3(nursery: Nursery, workspace: Workspace, tmp_path: Path, seed: int, ser
 
 
 def test_builds_that_are_killed(nursery: Nursery, workspace: Workspace, tmp_path: Path) -> None:
-    tell(on_disk(nursery, workspace, tmp_path, 0), 12, tmp_path / "seen")
+    tell(on_disk(nursery, workspace, tmp_path, 0), 8, tmp_path / "seen")
 
 
 @pytest.mark.slow
@@ -226,7 +226,7 @@ def test_builds_that_are_killed_again_and_again(
 def test_builds_on_s3_that_are_killed(
     nursery: Nursery, workspace: Workspace, tmp_path: Path, s3: s3server.Server
 ) -> None:
-    tell(on_s3(nursery, workspace, tmp_path, 0, s3), 4, tmp_path / "seen")
+    tell(on_s3(nursery, workspace, tmp_path, 0, s3), 3, tmp_path / "seen")
 
 
 @pytest.mark.slow
