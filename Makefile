@@ -11,6 +11,7 @@ LLAMA_FLAGS := -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF -DGGML_AV
   -DGGML_BMI2=ON -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_TESTS=OFF
 TORCH_NEEDS := torch|filelock|fsspec|jinja2|markupsafe|mpmath|networkx|sympy|typing[-_]extensions|setuptools
 READY := $(VENV)/.ready
+SPREAD ?= -n 2 --dist loadfile
 export DO_NOT_TRACK := 1
 export HF_HUB_OFFLINE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -57,7 +58,7 @@ demo: models ## Build, publish and ask an index over the demo documents
 
 test: models ## Run the tests (not the slow ones)
 	@echo "== Tests"
-	@$(BIN)/python -m pytest -m 'not slow'
+	@$(BIN)/python -m pytest -m 'not slow' $(SPREAD)
 
 test-slow: models ## Run all the tests, the slow ones too
 	@$(BIN)/python -m pytest
@@ -72,7 +73,7 @@ check: models ## What CI runs: formatter, linter, types, import contracts, tests
 	@echo "== Import contracts"
 	@$(BIN)/lint-imports --no-cache
 	@echo "== Tests"
-	@$(BIN)/python -m pytest -m 'not slow'
+	@$(BIN)/python -m pytest -m 'not slow' $(SPREAD)
 
 DATA ?= ../shared
 bench: models ## Measure again what the README claims (an hour and more); DATA=folder with bench/ and corpora/

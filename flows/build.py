@@ -18,7 +18,7 @@ from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel, ConfigDict
 
 from flows import gates, stages
-from flows.entry import Entry
+from flows.entry import Batch
 from flows.place import open_storage
 from flows.plan import Plan, make_plan
 from flows.planning import check_kept
@@ -104,42 +104,42 @@ def list_documents(shop: Workshop, options: BuildOptions) -> Plan:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def fetch(shop: Workshop, batch: list[Entry]) -> None:
+def fetch(shop: Workshop, batch: Batch) -> None:
     """Bytes of a batch, as far as they are not known."""
     with shop.report.timed("fetch"):
         stages.fetch(shop, batch)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def parse(shop: Workshop, batch: list[Entry]) -> None:
+def parse(shop: Workshop, batch: Batch) -> None:
     """Documents of a batch into the memory."""
     with shop.report.timed("parse"):
         stages.parse(shop, batch)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def chunk(shop: Workshop, batch: list[Entry]) -> None:
+def chunk(shop: Workshop, batch: Batch) -> None:
     """Chunks of a batch into the memory."""
     with shop.report.timed("chunk"):
         stages.chunk(shop, batch)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def note(shop: Workshop, batch: list[Entry]) -> None:
+def note(shop: Workshop, batch: Batch) -> None:
     """Notes of a batch into the memory."""
     with shop.report.timed("note"):
         stages.note(shop, batch)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def embed(shop: Workshop, batch: list[Entry]) -> None:
+def embed(shop: Workshop, batch: Batch) -> None:
     """Vectors of a batch into the memory."""
     with shop.report.timed("embed"):
         stages.embed(shop, batch)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def write(shop: Workshop, batch: list[Entry]) -> None:
+def write(shop: Workshop, batch: Batch) -> None:
     """The batch's rows into both stores and the catalog."""
     with shop.report.timed("write"):
         stages.write(shop, batch)

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from chunker.chunk import document_id
-from flows.entry import Entry
+from flows.entry import Batch, Entry
 from flows.sources import Object
 from flows.workshop import Workshop
 from indexes.catalog import Row
@@ -100,7 +100,7 @@ class Plan:
         """The steps, in their order."""
         return read_steps(self.path)
 
-    def batches(self, shop: Workshop) -> Iterator[list[Entry]]:
+    def batches(self, shop: Workshop) -> Iterator[Batch]:
         """The documents to look at, in batches of at most so many bytes (unless one alone is larger) and documents."""
         batch: list[Step] = []
         held = 0
@@ -109,12 +109,12 @@ class Plan:
             if step.do == "remove":
                 continue
             if batch and (held + step.size > limit or len(batch) >= count):
-                yield self.entries(shop, batch)
+                yield Batch(self.entries(shop, batch))
                 batch, held = [], 0
             batch.append(step)
             held += step.size
         if batch:
-            yield self.entries(shop, batch)
+            yield Batch(self.entries(shop, batch))
 
     def removed(self, shop: Workshop) -> Iterator[list[Row]]:
         """The catalog rows of documents that are gone, some at a time."""

@@ -61,7 +61,7 @@ def plan_build(settings: Settings, *, new_source: bool = False, keep: Path | Non
     Returns:
         ``documents`` {``listed``, ``add``, ``look``, ``renew``, ``remove``, ``unchanged``}, ``work`` as a build reports
         it, of which ``chunked``, ``notes``, ``embedded`` and ``rows_written`` are about so many at most, ``seconds`` by
-        stage and ``total``, ``rates``, ``tokens`` of the corpus, ``fits_a_prompt``, ``steps`` (the first ones), ``kept``.
+        stage and ``total``, ``rates``, ``tokens`` of the corpus, ``fits_a_prompt``, the first ``steps``, ``kept``.
     """
     storage = open_storage(settings)
     with tempfile.TemporaryDirectory() as folder:

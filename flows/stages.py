@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -43,7 +43,7 @@ _CHUNKS: Final = msgspec.json.Decoder(list[Chunk])
 _NOTE: Final = msgspec.json.Decoder(Note)
 
 
-def fetch(shop: Workshop, batch: list[Entry]) -> None:
+def fetch(shop: Workshop, batch: Collection[Entry]) -> None:
     """Bytes of a batch by their digest, for the parsers, unless what they parse to is known already."""
     states = {version_key(entry.document_id, entry.object.version): entry for entry in batch if _asks(entry)}
     for key, value in shop.versions.get(states).items():
@@ -67,7 +67,7 @@ def fetch(shop: Workshop, batch: list[Entry]) -> None:
     )
 
 
-def parse(shop: Workshop, batch: list[Entry]) -> None:
+def parse(shop: Workshop, batch: Collection[Entry]) -> None:
     """Documents into the memory."""
     waiting = [entry for entry in batch if entry.live and not entry.failed]
     known = shop.documents.known(entry.document for entry in waiting)
@@ -85,7 +85,7 @@ def parse(shop: Workshop, batch: list[Entry]) -> None:
     shop.documents.add(fresh)
 
 
-def chunk(shop: Workshop, batch: list[Entry]) -> None:
+def chunk(shop: Workshop, batch: Collection[Entry]) -> None:
     """Chunks into the memory, a document's as one value."""
     documents = shop.documents.get(entry.document for entry in batch if entry.live)
     decoded: dict[str, Document] = {}
@@ -106,7 +106,7 @@ def chunk(shop: Workshop, batch: list[Entry]) -> None:
     shop.chunks.add(fresh)
 
 
-def note(shop: Workshop, batch: list[Entry]) -> None:
+def note(shop: Workshop, batch: Collection[Entry]) -> None:
     """Notes into the memory, a few at a time, so that a kill loses no more."""
     maker = shop.notes
     if maker is None:
@@ -138,7 +138,7 @@ def note(shop: Workshop, batch: list[Entry]) -> None:
             shop.report.notes[finished.get(key, "missing")] += 1
 
 
-def embed(shop: Workshop, batch: list[Entry]) -> None:
+def embed(shop: Workshop, batch: Collection[Entry]) -> None:
     """Vectors into the memory. Where that fails it is tried a document at a time, so that one stops no other.
 
     Raises:
@@ -187,7 +187,7 @@ def _check_embedder(shop: Workshop, error: Exception) -> None:
         ) from own
 
 
-def _embed_last_good(shop: Workshop, batch: list[Entry]) -> None:
+def _embed_last_good(shop: Workshop, batch: Collection[Entry]) -> None:
     """Go on with the last good versions of documents, for which today's labels and settings hold as for all others."""
     for entry in batch:
         entry.labels = shop.labels(entry.key)
@@ -209,7 +209,7 @@ def _embed(shop: Workshop, texts: Sequence[str]) -> None:
     remember_vectors(shop.storage, shop.vectors, shop.embedder, {_vector_key(shop, text): text for text in texts}, done)
 
 
-def write(shop: Workshop, batch: list[Entry]) -> None:
+def write(shop: Workshop, batch: Collection[Entry]) -> None:
     """The difference between these documents' rows and those in the index, into both stores and the catalog."""
     made = _rows_of(shop, batch)
     if made:
@@ -242,7 +242,7 @@ def _says_more(row: Row, before: Row | None) -> bool:
     return before is None or row != msgspec.structs.replace(before, looked_at=row.looked_at)
 
 
-def _rows_of(shop: Workshop, batch: list[Entry]) -> dict[str, DocumentRows]:
+def _rows_of(shop: Workshop, batch: Collection[Entry]) -> dict[str, DocumentRows]:
     """What the index is to keep of the live documents of a batch, by document id."""
     live = list(_with_chunks(shop, batch))
     notes = _notes(shop, batch)
@@ -310,7 +310,7 @@ def _lost(entry: Entry) -> None:
     entry.document = ""
 
 
-def _with_chunks(shop: Workshop, batch: list[Entry]) -> Iterator[tuple[Entry, list[Chunk]]]:
+def _with_chunks(shop: Workshop, batch: Collection[Entry]) -> Iterator[tuple[Entry, list[Chunk]]]:
     """The live entries of a batch with their chunks."""
     encoded = shop.chunks.get(entry.chunks for entry in batch if entry.live)
     for entry in batch:
@@ -322,7 +322,7 @@ def _vector_key(shop: Workshop, text: str) -> str:
     return vector_key(text_digest(text), shop.embedder.fingerprint)
 
 
-def _notes(shop: Workshop, batch: list[Entry]) -> dict[str, list[str]]:
+def _notes(shop: Workshop, batch: Collection[Entry]) -> dict[str, list[str]]:
     """The notes of each live entry's chunks within their reserve, by key; empty where there is none."""
     encoded = shop.note_memo.get(key for entry in batch for key in entry.notes) if shop.notes else {}
     fitted: dict[str, str] = {}

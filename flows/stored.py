@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from flows.entry import Entry
+from flows.entry import Batch, Entry
 from flows.stages import document_key
 from flows.workshop import Workshop
 from indexes.generation import published_catalog
 
 
-def stored_documents(shop: Workshop, document_ids: Iterable[str] | None = None) -> Iterator[list[Entry]]:
+def stored_documents(shop: Workshop, document_ids: Iterable[str] | None = None) -> Iterator[Batch]:
     """Documents of the published catalog in batches, by ascending id; all of them by default."""
     assert shop.published is not None
     limit, count = shop.settings.batch_bytes, shop.settings.batch_documents
@@ -31,11 +31,11 @@ def stored_documents(shop: Workshop, document_ids: Iterable[str] | None = None) 
         yield _entries(shop, batch)
 
 
-def _entries(shop: Workshop, document_ids: list[str]) -> list[Entry]:
+def _entries(shop: Workshop, document_ids: list[str]) -> Batch:
     found = []
     for row in shop.published_rows(document_ids).values():
         entry = Entry.of(row, shop.labels(row.key))
         # Parsed by other rules than today's, so the next build from the source has something left to do.
         entry.unfinished = row.status != "failed" and bool(row.document) and row.document != document_key(entry)
         found.append(entry)
-    return sorted(found, key=lambda entry: entry.document_id)
+    return Batch(sorted(found, key=lambda entry: entry.document_id))
