@@ -85,7 +85,12 @@ def inspection(found: dict[str, Any]) -> None:
 def standing(found: dict[str, Any]) -> None:
     """What is published."""
     counts = found["counts"]
-    _say(f"{found['index']}: revision {found['revision']} of {found['generation']}, published {found['created']}")
+    _say(
+        f"{found['index']}: revision {found['revision']} of {found['generation']}, published {found['created'][:19]} "
+        f"by {found['made_by']}"
+    )
+    if found["held"]:
+        _say(f"HELD       {found['held']}; builds publish again after `gristmill rollback --release`")
     _say(f"embedder   {found['embedder']} ({found['embedder_fingerprint'][:8]}, {found['dimension']} dimensions)")
     _say("holds      " + _pairs(counts) + f", {found['bytes'] / 1e6:.1f} MB on disk")
     _say("sources    " + ", ".join(f"{name}: {address}" for name, address in found["sources"].items()))

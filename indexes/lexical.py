@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import tantivy
 
 from indexes import rows
@@ -33,6 +34,7 @@ from indexes.filters import Filter, to_clauses
 from parsers.errors import IndexBusy, StoreError
 
 HEAP: Final = 64_000_000  # bytes of one indexing thread before it writes a segment
+ID: Final = 32  # digits of a chunk id, with which a stamp begins
 _HEX: Final = "0123456789abcdef"
 COLUMNS: Final = ("chunk_id", "document_id", "key", "labels", "row_digest", "heading_path", "note", "prefix", "text")
 
@@ -185,10 +187,10 @@ class LexicalIndex:
         for first in _HEX:
             for second in _HEX:
                 terms = self._searcher.terms_with_prefix("stamp", first + second, filter_query=everything)
-                pairs = sorted(term.split() for term, times in terms for _ in range(times))
-                if pairs:
-                    names, digests = zip(*pairs, strict=True)
-                    yield pa.record_batch([pa.array(names), pa.array(digests)], names=["chunk_id", "row_digest"])
+                pairs = pa.array(sorted(term for term, times in terms for _ in range(times)), pa.string())
+                if len(pairs):
+                    columns = [pc.utf8_slice_codeunits(pairs, 0, ID), pc.utf8_slice_codeunits(pairs, ID + 1)]
+                    yield pa.record_batch(columns, names=["chunk_id", "row_digest"])
 
     def search(
         self, query: str, k: int, filters: Sequence[Filter] = (), weights: Weights = PLAIN
