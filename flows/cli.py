@@ -127,6 +127,13 @@ def build(
     from flows.workshop import check_surroundings
 
     check_surroundings(settings)
+    from flows.glance import nothing_to_do
+
+    if replay is None:
+        unchanged = nothing_to_do(settings, new_source=new_source, quiet=quiet, started=STARTED)
+        if unchanged is not None:
+            _built(unchanged, as_json)
+            return
     from flows.build import BuildOptions
     from flows.build import build as run
 

@@ -181,6 +181,11 @@ def prepare_environment() -> None:
         os.environ.setdefault(name, value)
 
 
+def has_prefect_server() -> bool:
+    """Whether flows run against a Prefect server of the user's, not a temporary one."""
+    return bool(os.environ.get("PREFECT_API_URL"))
+
+
 def prepare_llm() -> None:
     """Have the LLM's threads give up their core while they wait. To be called before torch or llama.cpp is loaded.
 

@@ -14,6 +14,7 @@ from conftest import Workspace
 from fakes import LettersRuntime
 
 from flows import vectors
+from flows.glance import nothing_to_do
 from indexes.storage import Storage
 from parsers.errors import GateRefused, IndexBusy, SourceError, StoreError, UsageError
 
@@ -76,6 +77,34 @@ def test_a_second_build_does_nothing_and_writes_nothing(workspace: Workspace) ->
     assert not second["published"] and second["revision"] == first["revision"]
     assert second["documents"]["unchanged"] == 4
     assert files(workspace.index) == before
+
+
+def test_a_look_before_the_flow_says_what_a_build_without_changes_says(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> dict[str, Any] | None:
+        return nothing_to_do(workspace.settings(), new_source=False, quiet=True, started=0.0)
+
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    fill(workspace)
+    workspace.write("broken.md", b"\x89PNG\r\n\x1a\n" + bytes(200))
+    Storage(str(workspace.index)).create()
+    assert look() is None, "nothing is published yet"
+    workspace.build()
+    before = files(workspace.index)
+    found, meant = look(), workspace.build()
+    assert found is not None and found.keys() == meant.keys()
+    assert found | {"seconds": {}} == meant | {"seconds": {}} and found["documents"]["failed"] == 1
+    assert files(workspace.index) == before
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    assert look() is None, "a server is told of every build"
+    monkeypatch.delenv("PREFECT_API_URL")
+    workspace.write("new.md", "# New\n\nThe handle.\n")
+    assert look() is None
+    (workspace.docs / "new.md").unlink()
+    assert look() is not None
+    (workspace.docs / "plain.txt").unlink()
+    assert look() is None
 
 
 def test_a_touched_file_is_looked_at_and_nothing_else(workspace: Workspace) -> None:
