@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from flows.gates import check_removals
 from flows.place import open_storage
 from flows.plan import make_plan
 from flows.report import BuildReport, Progress
@@ -41,6 +42,7 @@ def nothing_to_do(settings: Settings, *, new_source: bool, quiet: bool, started:
             plan = make_plan(shop, Path(folder) / "plan.jsonl", new_source=new_source)
         if plan.looked_at or plan.steps["remove"]:
             return None
+        report.checks["removals"] = check_removals(plan, shop.settings.guards)
         report.documents["unchanged"] = plan.unchanged
         report.generation, report.revision = published.generation, published.revision
         report.chunks["total"] = published.counts["chunks"]
