@@ -100,7 +100,9 @@ def chunk(shop: Workshop, batch: Collection[Entry]) -> None:
     fresh: dict[str, bytes] = {}
     for entry in batch:
         if entry.live and entry.chunks not in known and entry.chunks not in fresh:
-            chunks = split(decoded[entry.document], entry.title, shop.ruler, shop.chunker)
+            document = decoded[entry.document]
+            empty = document.status == "empty"  # of characters that show nothing, perhaps
+            chunks = [] if empty else split(document, entry.title, shop.ruler, shop.chunker)
             fresh[entry.chunks] = msgspec.json.encode(chunks)
             shop.report.work["chunked"] += 1
     shop.chunks.add(fresh)

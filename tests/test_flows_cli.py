@@ -66,7 +66,7 @@ def test_every_command_has_a_help_text() -> None:
         (["search", "x", "--index", "nowhere"], "nothing is published"),
         (["search", "x", "--mode", "magic"], "none of hybrid, dense, bm25"),
         (["search", "x", "--expand", "page"], "'page' is not section"),
-        (["status", "--index", "s3://bucket/index"], "not supported yet"),
+        (["status", "--index", "gs://bucket/index"], "of this kind are not supported"),
         (["inspect", "nowhere.md"], "cannot be read"),
         (["inspect", "a.txt", "--html", "no/page.html"], "there is no such folder"),
         (["evaluate", "nowhere.jsonl"], "cannot be read"),
