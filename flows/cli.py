@@ -7,25 +7,17 @@ error; with ``--json`` the last line of standard output is one JSON object, for 
 
 from __future__ import annotations
 
-import functools
-import json
 import signal
-import sys
-import time
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final, ParamSpec, cast, get_args
+from typing import Annotated, Any, Final, cast, get_args
 
 import typer
 
-from flows.settings import Mode, load_settings, prepare_environment, prepare_llm
-from parsers.errors import GateRefused, GristmillError
+from flows.command import STARTED, Config, Index, Json, Quiet, clearly, finish, say
+from flows.keeping_commands import register
+from flows.settings import Mode, Settings, load_settings, prepare_environment, prepare_llm
 
-Arguments = ParamSpec("Arguments")
-STARTED: Final = time.time()
 SOME_FAILED: Final = 3
-INTERRUPTED: Final = 130
 
 app: Final = typer.Typer(
     help="Turns a document store into a published search index, again and again, touching only what changed.",
@@ -36,41 +28,8 @@ app: Final = typer.Typer(
 )
 
 
-def _clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Have a command end in a clear message and the right exit status, whatever goes wrong in it."""
-
-    @functools.wraps(command)
-    def run(*positional: Arguments.args, **named: Arguments.kwargs) -> None:
-        as_json = bool(named.get("as_json"))
-        try:
-            command(*positional, **named)
-        except (typer.Exit, typer.BadParameter):
-            raise
-        except GristmillError as error:
-            checks = error.checks if isinstance(error, GateRefused) else {}
-            _fail(error.message, error.remedy, error.exit_status, as_json, checks)
-        except KeyboardInterrupt:
-            remedy = "Nothing was published; what was finished is remembered. Run the command again to go on."
-            _fail("interrupted", remedy, INTERRUPTED, as_json)
-        except BrokenPipeError:
-            sys.stderr.close()
-            raise SystemExit(1) from None
-        except Exception as error:  # whatever is left is a defect of ours: its traceback, and status 1
-            traceback.print_exc()
-            what = f"a defect of ours: {type(error).__name__}: {error}"
-            _fail(what, "Please report it with the lines above.", 1, as_json)
-
-    return run
-
-
-Config = Annotated[Path | None, typer.Option("--config", help="Settings file; gristmill.toml by default.")]
-Index = Annotated[str | None, typer.Option("--index", help="Where the index is kept.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing while building.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line of standard output.")]
-
-
 @app.command()
-@_clearly
+@clearly
 def build(
     source: Annotated[str | None, typer.Argument(help="The folder that holds the documents.")] = None,
     index: Index = None,
@@ -122,34 +81,30 @@ def build(
         from flows.planning import plan_build
 
         planned = plan_build(settings, new_source=new_source, keep=keep)
-        _finish(planned, as_json, lambda: printing.plan(planned))
+        finish(planned, as_json, lambda: printing.plan(planned))
         return
+    asked = {"allow_deletes": allow_deletes, "force": force, "new_source": new_source, "replay": replay}
+    _built(_build(settings, quiet=quiet, **asked), as_json)
+
+
+def _build(settings: Settings, *, quiet: bool, **asked: Any) -> dict[str, Any]:
+    """The report of a build; of a look alone, where that finds nothing to do."""
+    from flows.glance import nothing_to_do
     from flows.workshop import check_surroundings
 
     check_surroundings(settings)
-    from flows.glance import nothing_to_do
-
-    if replay is None:
-        unchanged = nothing_to_do(settings, new_source=new_source, quiet=quiet, started=STARTED)
+    if asked["replay"] is None:
+        unchanged = nothing_to_do(settings, new_source=asked["new_source"], quiet=quiet, started=STARTED)
         if unchanged is not None:
-            _built(unchanged, as_json)
-            return
+            return unchanged
     from flows.build import BuildOptions
     from flows.build import build as run
 
-    options = BuildOptions(
-        allow_deletes=allow_deletes,
-        force=force,
-        new_source=new_source,
-        replay=replay,
-        quiet=quiet,
-        started=STARTED,
-    )
-    _built(run(settings, options), as_json)
+    return run(settings, BuildOptions(quiet=quiet, started=STARTED, **asked))
 
 
 @app.command()
-@_clearly
+@clearly
 def reindex(
     embedder: Annotated[str, typer.Option("--embedder", help="The model that is to make the vectors.")],
     index: Index = None,
@@ -165,6 +120,8 @@ def reindex(
 ) -> None:
     """Make the index anew for another embedding model, from what is stored; readers stay on the old one till then."""
     settings = load_settings(config, index=index)
+    if settings.notes == "llm":
+        prepare_llm()
     from flows.place import published
 
     published(settings)
@@ -175,97 +132,20 @@ def reindex(
     report = run(settings, options)
     for name in ("embedder", *(["ruler"] if rechunk else [])):
         if name in settings.model_fields_set and getattr(settings, name) != embedder:
-            _say(f"note: your settings name another {name}: set it to {embedder}, or the next build swaps it back.")
+            say(f"note: your settings name another {name}: set it to {embedder}, or the next build swaps it back.")
     _built(report, as_json)
 
 
 def _built(report: dict[str, Any], as_json: bool) -> None:
     from flows import printing
 
-    _finish(report, as_json, lambda: printing.build(report))
+    finish(report, as_json, lambda: printing.build(report))
     if report["documents"]["failed"]:
         raise typer.Exit(SOME_FAILED)
 
 
 @app.command()
-@_clearly
-def revisions(index: Index = None, config: Config = None, as_json: Json = False) -> None:
-    """The revisions that are kept, and can be gone back to."""
-    from flows import keeping, printing
-
-    found = keeping.revisions(load_settings(config, index=index))
-    _finish(found, as_json, lambda: printing.revisions(found))
-
-
-@app.command()
-@_clearly
-def rollback(
-    revision: Annotated[
-        int | None, typer.Argument(help="The revision; the one before the published by default.")
-    ] = None,
-    release: Annotated[bool, typer.Option("--release", help="Let builds publish again.")] = False,
-    index: Index = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Go back to a kept revision, without the documents that have gone since; holds publishing until it is released."""
-    from flows import keeping, printing
-
-    if release and revision is not None:
-        raise typer.BadParameter("--release goes back to nothing")
-    settings = load_settings(config, index=index)
-    found = keeping.release(settings) if release else keeping.rollback(settings, revision)
-    _finish(found, as_json, lambda: printing.rolled_back(found))
-
-
-@app.command()
-@_clearly
-def sweep(
-    purge: Annotated[
-        str | None,
-        typer.Option("--purge", metavar="KEY", help="Erase this document everywhere, kept revisions and disk too."),
-    ] = None,
-    index: Index = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Clear away what no kept revision needs and nobody may still want, or erase one document everywhere."""
-    from flows import keeping, printing
-
-    settings = load_settings(config, index=index)
-    found = keeping.sweep(settings) if purge is None else keeping.purge(settings, purge)
-    _finish(found, as_json, lambda: printing.swept(found))
-
-
-@app.command()
-@_clearly
-def verify(
-    everything: Annotated[bool, typer.Option("--all", help="All kept revisions, not the published one alone.")] = False,
-    index: Index = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> None:
-    """Whether the published index is whole: both stores and the catalog against each other, each row by its digest."""
-    from flows import keeping, printing
-
-    found = keeping.verify(load_settings(config, index=index), everything=everything)
-    _finish(found, as_json, lambda: printing.verified(found))
-    if not found["whole"]:
-        raise typer.Exit(GateRefused.exit_status)
-
-
-@app.command()
-@_clearly
-def repair(index: Index = None, config: Config = None, as_json: Json = False) -> None:
-    """Set the published index right from what is remembered, and publish it."""
-    from flows import keeping, printing
-
-    found = keeping.repair(load_settings(config, index=index), _say)
-    _finish(found, as_json, lambda: printing.repaired(found))
-
-
-@app.command()
-@_clearly
+@clearly
 def search(
     query: Annotated[str, typer.Argument(help="Any text.")],
     index: Index = None,
@@ -289,11 +169,11 @@ def search(
         raise typer.BadParameter(f"{expand!r} is not section, the only thing that a hit is expanded to")
     settings = load_settings(config, index=index)
     answer = ask(settings, query, _mode(mode), k, filters or [], STARTED, expand=expand is not None)
-    _finish(answer, as_json, lambda: printing.hits(answer, explain=explain))
+    finish(answer, as_json, lambda: printing.hits(answer, explain=explain))
 
 
 @app.command()
-@_clearly
+@clearly
 def inspect(
     file: Annotated[Path, typer.Argument(help="The file to look at.")],
     html: Annotated[Path | None, typer.Option("--html", help="Write what is shown as a page to this file.")] = None,
@@ -311,24 +191,24 @@ def inspect(
         from flows.inspection_page import page
 
         write_page(html, page(found, file.name))
-    _finish(found, as_json, lambda: printing.inspection(found))
+    finish(found, as_json, lambda: printing.inspection(found))
     if found["document"]["status"] in ("failed", "unsupported"):
         raise typer.Exit(SOME_FAILED)
 
 
 @app.command()
-@_clearly
+@clearly
 def status(index: Index = None, config: Config = None, as_json: Json = False) -> None:
     """What is published, and which documents are not wholly in it."""
     from flows import printing
     from flows.standing import standing
 
     found = standing(load_settings(config, index=index))
-    _finish(found, as_json, lambda: printing.standing(found))
+    finish(found, as_json, lambda: printing.standing(found))
 
 
 @app.command()
-@_clearly
+@clearly
 def evaluate(
     golden: Annotated[Path, typer.Argument(help="A golden set, one JSON object a line.")],
     index: Index = None,
@@ -362,16 +242,16 @@ def evaluate(
             raise typer.BadParameter("--against compares records of a published index, not ladders")
         from flows.ablate import ablate as climb
 
-        found = climb(settings, golden, sizes=sizes or [], strict=not allow_stale, html=html, say=_say)
+        found = climb(settings, golden, sizes=sizes or [], strict=not allow_stale, html=html, say=say)
     else:
         from flows.evaluate import evaluate as run
 
         found = run(settings, golden, against=against, strict=not allow_stale, html=html)
-    _finish(found, as_json, lambda: printing.evaluation(found))
+    finish(found, as_json, lambda: printing.evaluation(found))
 
 
 @app.command()
-@_clearly
+@clearly
 def golden(
     action: Annotated[str, typer.Argument(help="check or add.")],
     file: Annotated[Path, typer.Argument(help="The golden set, one JSON object a line.")],
@@ -392,20 +272,20 @@ def golden(
     settings = load_settings(config, index=index)
     if action == "check":
         checked = golden_keeping.check(settings, file)
-        _finish(checked, as_json, lambda: printing.golden_check(checked))
+        finish(checked, as_json, lambda: printing.golden_check(checked))
         if checked["errors"]:
             raise typer.Exit(2)
     elif action == "add":
         if question is None:
             raise typer.BadParameter("name the question: gristmill golden add FILE QUESTION")
         added = golden_keeping.add(settings, file, question, _mode(mode), hit, quote, category)
-        _finish(added, as_json, lambda: printing.golden_added(added))
+        finish(added, as_json, lambda: printing.golden_added(added))
     else:
         raise typer.BadParameter(f"{action!r} is none of check, add")
 
 
 @app.command()
-@_clearly
+@clearly
 def models(
     action: Annotated[str, typer.Argument(help="list, fetch or verify.")] = "list",
     names: Annotated[list[str] | None, typer.Argument(help="Models; those of the settings by default.")] = None,
@@ -417,21 +297,24 @@ def models(
     from flows import printing
     from flows.model_folder import run
 
-    found = run(load_settings(config, notes=notes), action, names or [], _say)
-    _finish(found, as_json, lambda: printing.models(found))
+    found = run(load_settings(config, notes=notes), action, names or [], say)
+    finish(found, as_json, lambda: printing.models(found))
 
 
 @app.command()
-@_clearly
+@clearly
 def doctor(config: Config = None, index: Index = None, as_json: Json = False) -> None:
     """What this machine can do, with the remedy for each gap."""
     from flows import printing
     from flows.doctor import examine
 
     found = examine(load_settings(config, index=index))
-    _finish(found, as_json, lambda: printing.checks(found))
+    finish(found, as_json, lambda: printing.checks(found))
     if not found["ok"]:
         raise typer.Exit(2)
+
+
+register(app)
 
 
 def main() -> None:
@@ -439,21 +322,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     prepare_environment()
     app()
-
-
-def _finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
-    if as_json:
-        typer.echo(json.dumps(values, ensure_ascii=False))
-    else:
-        show()
-
-
-def _fail(message: str, remedy: str, status: int, as_json: bool, checks: dict[str, str] | None = None) -> None:
-    typer.echo(f"gristmill: {message}." + (f"\n  {remedy}" if remedy else ""), err=True)
-    if as_json:
-        values: dict[str, Any] = {"error": message, "remedy": remedy, "exit_status": status}
-        typer.echo(json.dumps(values | ({"checks": checks} if checks else {}), ensure_ascii=False))
-    raise SystemExit(status)
 
 
 def _terminate(_signal: int, _frame: object) -> None:
@@ -465,7 +333,3 @@ def _mode(text: str) -> Mode:
         if text == mode:
             return cast(Mode, mode)
     raise typer.BadParameter(f"{text!r} is none of hybrid, dense, bm25")
-
-
-def _say(line: str) -> None:
-    typer.echo(line, err=True)

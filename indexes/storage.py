@@ -31,7 +31,8 @@ import lancedb
 import msgspec
 
 from indexes.lease import FolderLock, Lease
-from indexes.objects import Conflict, FolderObjects, Objects, S3Objects, probe, refused, unusable
+from indexes.objects import Conflict, FolderObjects, Objects, probe, unusable
+from indexes.s3_objects import S3Objects, refused
 from indexes.segments import Segments
 from parsers.errors import GateRefused, GristmillError, StoreError
 

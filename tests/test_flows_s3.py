@@ -16,7 +16,7 @@ from flows import keeping
 from flows.searching import open_reader
 from indexes import storage as storage_module
 from indexes.lease import Lease
-from indexes.objects import S3Objects
+from indexes.s3_objects import S3Objects
 from indexes.storage import Pointer, Storage
 from parsers.errors import GateRefused, IndexBusy, StoreError
 

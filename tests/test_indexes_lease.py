@@ -21,7 +21,8 @@ from conftest import ROOT
 from s3server import Server
 
 from indexes.lease import FolderLock, Lease
-from indexes.objects import FolderObjects, Objects, S3Objects
+from indexes.objects import FolderObjects, Objects
+from indexes.s3_objects import S3Objects
 from parsers.errors import IndexBusy, StoreError
 
 KEY = "build.lease"
@@ -31,7 +32,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from indexes.lease import Lease, FolderLock
-from indexes.objects import S3Objects
+from indexes.s3_objects import S3Objects
 from parsers.errors import StoreError
 
 place, seconds, ended = sys.argv[1], float(sys.argv[2]), Path(sys.argv[3])

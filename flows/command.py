@@ -1,0 +1,74 @@
+"""What all commands have in common: their options, how they end, and what goes to which stream."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, ParamSpec
+
+import typer
+
+from parsers.errors import GateRefused, GristmillError
+
+Arguments = ParamSpec("Arguments")
+STARTED: Final = time.time()
+INTERRUPTED: Final = 130
+
+
+def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
+    """Have a command end in a clear message and the right exit status, whatever goes wrong in it."""
+
+    @functools.wraps(command)
+    def run(*positional: Arguments.args, **named: Arguments.kwargs) -> None:
+        as_json = bool(named.get("as_json"))
+        try:
+            command(*positional, **named)
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except GristmillError as error:
+            checks = error.checks if isinstance(error, GateRefused) else {}
+            _fail(error.message, error.remedy, error.exit_status, as_json, checks)
+        except KeyboardInterrupt:
+            remedy = "Nothing was published; what was finished is remembered. Run the command again to go on."
+            _fail("interrupted", remedy, INTERRUPTED, as_json)
+        except BrokenPipeError:
+            sys.stderr.close()
+            raise SystemExit(1) from None
+        except Exception as error:  # whatever is left is a defect of ours: its traceback, and status 1
+            traceback.print_exc()
+            what = f"a defect of ours: {type(error).__name__}: {error}"
+            _fail(what, "Please report it with the lines above.", 1, as_json)
+
+    return run
+
+
+Config = Annotated[Path | None, typer.Option("--config", help="Settings file; gristmill.toml by default.")]
+Index = Annotated[str | None, typer.Option("--index", help="Where the index is kept.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing while building.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line of standard output.")]
+
+
+def finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
+    """Give what a command found, to a program or to a person."""
+    if as_json:
+        typer.echo(json.dumps(values, ensure_ascii=False))
+    else:
+        show()
+
+
+def _fail(message: str, remedy: str, status: int, as_json: bool, checks: dict[str, str] | None = None) -> None:
+    typer.echo(f"gristmill: {message}." + (f"\n  {remedy}" if remedy else ""), err=True)
+    if as_json:
+        values: dict[str, Any] = {"error": message, "remedy": remedy, "exit_status": status}
+        typer.echo(json.dumps(values | ({"checks": checks} if checks else {}), ensure_ascii=False))
+    raise SystemExit(status)
+
+
+def say(line: str) -> None:
+    """One line on standard error."""
+    typer.echo(line, err=True)

@@ -1,0 +1,89 @@
+"""The commands that look after an index between builds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows.command import Config, Index, Json, clearly, finish, say
+from flows.settings import load_settings
+from parsers.errors import GateRefused
+
+
+def register(app: typer.Typer) -> None:
+    """Make them commands of the console script."""
+    for command in (revisions, rollback, sweep, verify, repair):
+        app.command()(command)
+
+
+@clearly
+def revisions(index: Index = None, config: Config = None, as_json: Json = False) -> None:
+    """The revisions that are kept, and can be gone back to."""
+    from flows import keeping, printing
+
+    found = keeping.revisions(load_settings(config, index=index))
+    finish(found, as_json, lambda: printing.revisions(found))
+
+
+@clearly
+def rollback(
+    revision: Annotated[
+        int | None, typer.Argument(help="The revision; the one before the published by default.")
+    ] = None,
+    release: Annotated[bool, typer.Option("--release", help="Let builds publish again.")] = False,
+    index: Index = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Go back to a kept revision, without the documents that have gone since; holds publishing until it is released."""
+    from flows import keeping, printing
+
+    if release and revision is not None:
+        raise typer.BadParameter("--release goes back to nothing")
+    settings = load_settings(config, index=index)
+    found = keeping.release(settings) if release else keeping.rollback(settings, revision)
+    finish(found, as_json, lambda: printing.rolled_back(found))
+
+
+@clearly
+def sweep(
+    purge: Annotated[
+        str | None,
+        typer.Option("--purge", metavar="KEY", help="Erase this document everywhere, kept revisions and disk too."),
+    ] = None,
+    index: Index = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Clear away what no kept revision needs and nobody may still want, or erase one document everywhere."""
+    from flows import keeping, printing
+
+    settings = load_settings(config, index=index)
+    found = keeping.sweep(settings) if purge is None else keeping.purge(settings, purge)
+    finish(found, as_json, lambda: printing.swept(found))
+
+
+@clearly
+def verify(
+    everything: Annotated[bool, typer.Option("--all", help="All kept revisions, not the published one alone.")] = False,
+    index: Index = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Whether the published index is whole: both stores and the catalog against each other, each row by its digest."""
+    from flows import keeping, printing
+
+    found = keeping.verify(load_settings(config, index=index), everything=everything)
+    finish(found, as_json, lambda: printing.verified(found))
+    if not found["whole"]:
+        raise typer.Exit(GateRefused.exit_status)
+
+
+@clearly
+def repair(index: Index = None, config: Config = None, as_json: Json = False) -> None:
+    """Set the published index right from what is remembered, and publish it."""
+    from flows import keeping, printing
+
+    found = keeping.repair(load_settings(config, index=index), say)
+    finish(found, as_json, lambda: printing.repaired(found))
