@@ -70,7 +70,9 @@ class _Table(ABC, Generic[Value]):
         self._added = 0
         self._schema = pa.schema([("key", pa.string()), ("made", pa.int64()), *columns])
         existing = name in set(db.list_tables(limit=1_000).tables)
-        self._table = db.open_table(name) if existing else db.create_table(name, schema=self._schema)
+        self._table: Any = (
+            db.open_table(name) if existing else None
+        )  # made by the first entry: who reads writes nothing
 
     def get(self, keys: Iterable[str]) -> dict[str, Value]:
         """The values of those keys that are known."""
@@ -93,6 +95,8 @@ class _Table(ABC, Generic[Value]):
         if entries:
             columns = [pa.array(entries, pa.string()), pa.array([int(time.time())] * len(entries), pa.int64())]
             columns += self._pack(list(entries.values()))
+            if self._table is None:
+                self._table = self._db.create_table(self._name, schema=self._schema)
             self._table.add(pa.table(columns, schema=self._schema))
             self._added += 1
             if self._added % tables.COMPACT_AT == 0:
@@ -105,6 +109,8 @@ class _Table(ABC, Generic[Value]):
             keep: superseded states younger than this stay, for whoever still reads them.
         """
         total = len(self)
+        if not total:
+            return
         if tables.pieces(self._table) > tables.COMPACT_AT:
             self._table.optimize(cleanup_older_than=keep)
         if total > INDEX_AT:
@@ -122,6 +128,8 @@ class _Table(ABC, Generic[Value]):
             before: entries made at this time or later stay, in seconds since 1970.
         """
         gone: list[str] = []
+        if not len(self):
+            return 0
         for batch in self._table.search().select(["key", "made"]).limit(None).to_batches(SCAN_ROWS):
             old = batch.filter(pc.less(batch["made"], int(before)))
             keys = old["key"].to_pylist()
@@ -132,22 +140,24 @@ class _Table(ABC, Generic[Value]):
 
     def forget(self, keys: Iterable[str]) -> None:
         """Forget entries; those that are not there are passed over."""
-        ids = sorted(set(keys))
+        ids = sorted(set(keys)) if len(self) else []
         for start in range(0, len(ids), ASK):
             listed = ", ".join(f"'{_hex(key)}'" for key in ids[start : start + ASK])
             self._table.delete(f"key IN ({listed})")
 
     def prune(self, before: datetime) -> None:
         """Drop states superseded before a time, and what killed writers left; nobody may write meanwhile."""
-        tables.prune(self._table, before)
+        if self._table is not None:
+            tables.prune(self._table, before)
 
     def rewrite(self) -> None:
         """Write every entry anew and drop all else: what was forgotten is then on no disk."""
-        self._table = tables.rewrite(self._db, self._name, self._table)
-        tables.drop_others(self._table)
+        if self._table is not None:
+            self._table = tables.rewrite(self._db, self._name, self._table)
+            tables.drop_others(self._table)
 
     def __len__(self) -> int:
-        return int(self._table.count_rows())
+        return int(self._table.count_rows()) if self._table is not None else 0
 
     def _ask(self, keys: Iterable[str], columns: list[str]) -> Iterator[pa.Table]:
         wanted = sorted(set(keys))
@@ -223,7 +233,8 @@ class VectorMemo(_Table[Embedding]):
 
     def forget_runtime(self, runtime: str) -> None:
         """Forget all vectors of a runtime, by the id of its provenance."""
-        self._table.delete(f"runtime = '{_hex(runtime)}'")
+        if len(self):
+            self._table.delete(f"runtime = '{_hex(runtime)}'")
 
     def _pack(self, values: Sequence[Embedding]) -> list[pa.Array]:
         flat = np.stack([value.vector for value in values]).astype(np.float32, copy=False).reshape(-1)

@@ -161,9 +161,7 @@ def changed(shop: Workshop) -> bool:
     """Whether there is anything to publish; fills in the published figures where there is not."""
     if shop.has_draft or shop.outdated:
         return True
-    if shop.published is not None:
-        shop.report.generation, shop.report.revision = shop.published.generation, shop.published.revision
-        shop.report.chunks["total"] = shop.published.counts["chunks"]
+    shop.stays_published()
     return False
 
 

@@ -24,6 +24,7 @@ class Entry:
         document: memory key of the parsed document; of the last good one where this attempt failed.
         chunks: memory key of its chunks.
         notes: memory keys of their notes, in the chunks' order; none where no notes are made.
+        outcomes: what became of each of them: ``written``, ``rejected``, ``none`` or ``missing``.
         unfinished: whether a later build has something left to do for it.
         title: its own or its base name.
         labels: its own and those of the settings.
@@ -42,6 +43,7 @@ class Entry:
     document: str = ""
     chunks: str = ""
     notes: list[str] = field(default_factory=list)
+    outcomes: list[str] = field(default_factory=list)
     unfinished: bool = False
     title: str = ""
     labels: list[str] = field(default_factory=list)

@@ -121,8 +121,10 @@ def check_vectors(shop: Workshop) -> str:
         )
     table = shop.draft.table
     figure = f"{table.count_vectors()} vectors"
+    if not shop.storage.vectors_doubted:
+        return figure
     probes = sorted({name for _, name in shop.sampled} | set(_standing(table, shop.draft.revision)))
-    if not probes or not shop.storage.vectors_doubted:
+    if not probes:
         return figure
     try:
         cosine, worst = _least_cosine(shop, table, probes)

@@ -44,8 +44,7 @@ def nothing_to_do(settings: Settings, *, new_source: bool, quiet: bool, started:
             return None
         report.checks["removals"] = check_removals(plan, shop.settings.guards)
         report.documents["unchanged"] = plan.unchanged
-        report.generation, report.revision = published.generation, published.revision
-        report.chunks["total"] = published.counts["chunks"]
+        shop.stays_published()
         report.seconds["total"] = time.time() - started
         shop.progress.say(f"{plan.listed:,} documents in {shop.source.address}: all unchanged")
         return report.as_json()

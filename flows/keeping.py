@@ -59,7 +59,8 @@ def rollback(settings: Settings, to: int | None) -> dict[str, Any]:
         target = _target(storage, pointer, to)
         draft = roll_back(storage, pointer, target)
         held = f"gone back from revision {pointer.revision} to revision {target.revision}"
-        made = _publish(storage, draft, target, made_by="rollback", held=held)
+        like = msgspec.structs.replace(target, sources=pointer.sources, rates=pointer.rates)
+        made = _publish(storage, draft, like, made_by="rollback", held=held)
     return {"revision": made.revision, "generation": made.generation, "content_of": target.revision, "held": made.held}
 
 
@@ -95,15 +96,15 @@ def sweep(settings: Settings) -> dict[str, Any]:
 def purge(settings: Settings, key: str) -> dict[str, Any]:
     """Erase a document everywhere: from the published index, the kept revisions, the memory and the disk.
 
-    Kept revisions that hold it are given up whole. Nobody may read the index meanwhile.
+    All earlier revisions are given up: a file of theirs may hold it, though they do not. Nobody may read the index
+    meanwhile; what readers elsewhere have cached of an index on S3 is theirs to clear.
 
     Raises:
         UsageError: when no kept revision holds a document of that key.
     """
     with _holding(settings) as (storage, pointer):
         names = {document_id(source, key) for source in pointer.sources}
-        holding = [one for one in storage.revisions() if published_catalog(storage, one).named(names)]
-        if not holding:
+        if not any(published_catalog(storage, one).named(names) for one in storage.revisions()):
             raise UsageError(
                 f"index {storage.address}: no kept revision holds a document {key}",
                 "Give its key as `gristmill search` shows it. What only the memory holds goes with `gristmill sweep`.",
@@ -116,7 +117,7 @@ def purge(settings: Settings, key: str) -> dict[str, Any]:
         draft.catalog.rewrite()
         made = _publish(storage, draft, pointer, made_by="purge", held=pointer.held, finished=True)
         others = [one for one in storage.revisions() if one.revision != made.revision]
-        retention.give_up(storage, [one for one in others if one in holding or one.generation == made.generation])
+        retention.give_up(storage, others)
         draft.table.drop_others()
         draft.catalog.drop_others()
         retention.clear_leftovers(storage)
@@ -126,9 +127,7 @@ def purge(settings: Settings, key: str) -> dict[str, Any]:
         return {
             "key": key,
             "revision": made.revision,
-            "revisions_given_up": sorted(
-                {one.revision for one in others} - {one.revision for one in storage.revisions()}
-            ),
+            "revisions_given_up": [one.revision for one in others],
             "forgotten": forgotten,
             "records_removed": len(records),
         }

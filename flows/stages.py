@@ -20,10 +20,10 @@ from enrich.memo import Embedding, memory_key, text_digest, vector_key, version_
 from enrich.note import Note, fit
 from flows.document_rows import DocumentRows, document_rows, row_without_chunks
 from flows.entry import Entry
-from flows.vectors import no_vector, remember_vectors, sample
+from flows.vectors import remember_vectors, sample
 from flows.workshop import Workshop
 from indexes.catalog import Row
-from indexes.rows import to_table
+from indexes.rows import no_vector, to_table
 from parsers.document import Document
 from parsers.errors import ModelError
 from parsers.registry import fingerprint, media_type, read
@@ -135,9 +135,8 @@ def note(shop: Workshop, batch: Collection[Entry]) -> None:
         shop.progress.noted(len(keys), time.perf_counter() - begun)
     finished = {key: _NOTE.decode(value).outcome for key, value in shop.note_memo.get(windows).items()}
     for entry in batch:
-        entry.unfinished = any(key not in finished for key in entry.notes)
-        for key in entry.notes:
-            shop.report.notes[finished.get(key, "missing")] += 1
+        entry.outcomes = [finished.get(key, "missing") for key in entry.notes]
+        entry.unfinished = entry.unfinished or "missing" in entry.outcomes
 
 
 def embed(shop: Workshop, batch: Collection[Entry]) -> None:
@@ -156,7 +155,7 @@ def embed(shop: Workshop, batch: Collection[Entry]) -> None:
         return
     try:
         _embed(shop, everything)
-    except Exception as error:
+    except Exception as error:  # whatever a runtime raises of a text
         shop.embedder.load()  # a model that cannot be loaded fails the build, not its documents
         failed = 0
         fallen_back: list[Entry] = []
@@ -165,7 +164,7 @@ def embed(shop: Workshop, batch: Collection[Entry]) -> None:
                 try:
                     _embed(shop, texts[entry.document_id])
                     failed = 0
-                except Exception as own:
+                except Exception as own:  # the same: this document waits, the others go on
                     failed += 1
                     if failed % GIVE_UP == 0:
                         _check_embedder(shop, error)
@@ -182,7 +181,7 @@ def _check_embedder(shop: Workshop, error: Exception) -> None:
     """Whether it is the embedder that fails, and not these documents."""
     try:
         shop.embedder.encode([HARMLESS])
-    except Exception as own:
+    except Exception as own:  # then it is the runtime itself, whatever it raises
         raise ModelError(
             f"{shop.settings.embedder} embeds nothing any more: {error}",
             "What was finished is remembered. Look at the runtime with `gristmill doctor`, then build again.",
@@ -231,6 +230,8 @@ def write(shop: Workshop, batch: Collection[Entry]) -> None:
     for entry in batch:
         row = made[entry.document_id].catalog_row if entry.live else row_without_chunks(shop, entry)
         _count(shop, entry)
+        for outcome in entry.outcomes if entry.live else []:
+            shop.report.notes[outcome] += 1
         shop.note_status(row)
         if not entry.touched and (_says_more(row, entry.row) or not shop.continues):
             changed.append(row)

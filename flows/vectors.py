@@ -13,9 +13,6 @@ from heapq import nsmallest
 from typing import Final
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from enrich.embedder import Embedder
 from enrich.memo import RUNTIMES, Embedding, Memo, VectorMemo
@@ -24,7 +21,6 @@ from indexes.storage import Storage
 FLUSH: Final = 512  # texts embedded before their vectors are written to the memory
 PROBES: Final = 16  # vectors in a sample; a wrong pooling or prefix shows in each of them
 
-LENGTH_ERROR: Final = 1e-3  # how far the length of a normalized vector may be from 1
 
 Sample = list[tuple[str, str]]
 
@@ -44,18 +40,21 @@ def remember_vectors(
     """
     known = memo.known(texts)
     missing = [key for key in texts if key not in known]
+    if not missing:
+        return
+    storage.doubt_vectors()
+    records = Memo(storage.memory(), RUNTIMES)
     for start in range(0, len(missing), FLUSH):
         keys = missing[start : start + FLUSH]
         begun = time.perf_counter()
-        _remember(storage, memo, embedder, {key: texts[key] for key in keys})
+        _remember(memo, records, embedder, {key: texts[key] for key in keys})
         done(len(keys), time.perf_counter() - begun)
 
 
-def _remember(storage: Storage, memo: VectorMemo, embedder: Embedder, texts: Mapping[str, str]) -> None:
-    storage.doubt_vectors()
+def _remember(memo: VectorMemo, records: Memo, embedder: Embedder, texts: Mapping[str, str]) -> None:
     encoded = embedder.encode(list(texts.values()))
     provenance = embedder.provenance
-    Memo(storage.memory(), RUNTIMES).put({provenance.id: msgspec.json.encode(provenance, order="sorted")})
+    records.put({provenance.id: msgspec.json.encode(provenance, order="sorted")})
     memo.add(
         {
             key: Embedding(encoded.vectors[i], int(encoded.tokens[i]), int(encoded.unknown[i]), provenance.id)
@@ -68,25 +67,3 @@ def sample(so_far: Sample, names: Iterable[str], revision: int) -> Sample:
     """A few of many chunk ids, met a batch at a time: another choice in each revision, the same one everywhere."""
     met = ((hashlib.sha256(f"{revision} {name}".encode()).hexdigest(), name) for name in names)
     return nsmallest(PROBES, {*so_far, *met})
-
-
-def no_vector(rows: pa.Table | pa.RecordBatch, *, normalized: bool) -> list[tuple[str, str]]:
-    """Those of these rows whose vector is none, as (chunk id, what is wrong with it).
-
-    Args:
-        rows: with the columns chunk_id, provenance and vector.
-        normalized: whether the model makes vectors of length 1.
-    """
-    made = rows.filter(pc.not_equal(rows["provenance"], ""))
-    vectors = made["vector"].combine_chunks() if isinstance(made, pa.Table) else made["vector"]
-    if not len(made):
-        return []
-    lengths = np.linalg.norm(np.asarray(vectors.flatten()).reshape(len(made), -1), axis=1)
-    right = np.isfinite(lengths) & (lengths > 0)
-    if normalized:
-        right &= np.abs(lengths - 1) < LENGTH_ERROR
-    return [
-        (name, f"the vector of chunk {name} is not finite or has a length of {length:.4f}")
-        for name, length, fine in zip(made["chunk_id"].to_pylist(), lengths.tolist(), right.tolist(), strict=True)
-        if not fine
-    ]

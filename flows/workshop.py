@@ -232,6 +232,12 @@ class Workshop:
         records = self.runtime_records.get(self.seen_runtimes - known.keys())
         return known | {key: msgspec.json.decode(record) for key, record in sorted(records.items())}
 
+    def stays_published(self) -> None:
+        """Have the report say what is published, where this build publishes nothing."""
+        if self.published is not None:
+            self.report.generation, self.report.revision = self.published.generation, self.published.revision
+            self.report.chunks["total"] = self.published.counts["chunks"]
+
     def rates(self) -> dict[str, float]:
         """Seconds a piece of work takes, by stage: in this build where it did enough, otherwise as known before."""
         known = dict(self.published.rates) if self.published is not None else {}

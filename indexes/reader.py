@@ -12,7 +12,7 @@ from typing import Final
 
 from indexes.search import Searcher
 from indexes.storage import Pointer, Storage
-from parsers.errors import StoreError
+from parsers.errors import GristmillError, StoreError
 
 LOOK_EVERY: Final = 5.0  # seconds between two looks at the pointer
 
@@ -25,6 +25,9 @@ class Reader:
         open_revision: makes a searcher of a revision.
         look_every: seconds between two looks at the pointer.
 
+    Attributes:
+        problem: why it is not on the published revision; empty while it is.
+
     Raises:
         StoreError: when nothing is published.
     """
@@ -35,6 +38,7 @@ class Reader:
         self._storage = storage
         self._open = open_revision
         self._look_every = look_every
+        self.problem = ""
         self._lock = threading.Lock()
         pointer = storage.pointer()
         if pointer is None:
@@ -51,8 +55,9 @@ class Reader:
                     pointer = self._storage.pointer()
                     if pointer is not None and _other(pointer, self._current[0]):
                         self._current = (pointer, self._open(pointer))
-                except StoreError:  # a store that is away for a moment; asked again at the next look
-                    pass
+                    self.problem = ""
+                except GristmillError as error:  # a store that is away, a model that is not here; asked again later
+                    self.problem = error.message
             return self._current
 
 

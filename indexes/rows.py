@@ -23,6 +23,7 @@ from chunker.chunk import Chunk, chunk_ids, prefix
 from enrich.memo import text_digest
 
 ID: Final = re.compile("[0-9a-f]{32}")  # of a document or a chunk, see chunker.chunk
+LENGTH_ERROR: Final = 1e-3  # how far the length of a normalized vector may be from 1
 TIES: Final = 10_000  # hits with the score of the last one wanted; the order of more of them is the index's own
 
 
@@ -188,6 +189,28 @@ def check(table: pa.Table, dimension: int) -> None:
         lengths = np.linalg.norm(vectors, axis=1)
         if not (np.isfinite(lengths) & (lengths > 0)).all():
             raise ValueError("a vector is not finite or all zero, so it has no cosine")
+
+
+def no_vector(rows: pa.Table | pa.RecordBatch, *, normalized: bool) -> list[tuple[str, str]]:
+    """Those of these rows whose vector is none, as (chunk id, what is wrong with it).
+
+    Args:
+        rows: with the columns chunk_id, provenance and vector.
+        normalized: whether the model makes vectors of length 1.
+    """
+    made = rows.filter(pc.not_equal(rows["provenance"], ""))
+    vectors = made["vector"].combine_chunks() if isinstance(made, pa.Table) else made["vector"]
+    if not len(made):
+        return []
+    lengths = np.linalg.norm(np.asarray(vectors.flatten()).reshape(len(made), -1), axis=1)
+    right = np.isfinite(lengths) & (lengths > 0)
+    if normalized:
+        right &= np.abs(lengths - 1) < LENGTH_ERROR
+    return [
+        (name, f"the vector of chunk {name} is not finite or has a length of {length:.4f}")
+        for name, length, fine in zip(made["chunk_id"].to_pylist(), lengths.tolist(), right.tolist(), strict=True)
+        if not fine
+    ]
 
 
 def check_ids(ids: Sequence[str]) -> None:

@@ -245,6 +245,7 @@ class Storage:
         """The kept revisions, oldest first, the published one among them.
 
         One above the published is left out: its build was killed after the record and before the pointer was written.
+        Without a pointer every record counts, so that a lost pointer makes no build discard what it named.
         """
         found = []
         for stat in self.objects.stats("revisions/"):
@@ -317,9 +318,11 @@ class Storage:
 
     def generations(self) -> set[str]:
         """Names of the generations that hold anything, published or not."""
-        names = {stat.key.split("/")[1] for stat in self.objects.stats("generations/")}
         local = self._local / "generations"
-        return names | ({path.name for path in local.iterdir() if path.is_dir()} if local.is_dir() else set())
+        names = {path.name for path in local.iterdir() if path.is_dir()} if local.is_dir() else set()
+        if self.remote:
+            names |= {stat.key.split("/")[1] for stat in self.objects.stats("generations/")}
+        return names
 
     def discard_generation(self, generation: str) -> None:
         """Remove a generation that no kept revision is of."""

@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +24,6 @@ from indexes.storage import Pointer, Storage
 from indexes.vectors import SCAN_ROWS, ChunkTable
 from parsers.errors import StoreError
 
-LENGTH_ERROR: Final = 1e-3  # how far the length of a normalized vector may be from 1
 EXAMPLES: Final = 5  # names of what is wrong that a finding gives
 
 
@@ -56,7 +54,6 @@ class Verdict(msgspec.Struct, frozen=True):
         findings: what is wrong or worth knowing.
         documents: ids of the documents whose rows are not those that the catalog means.
         strangers: ids of documents that have rows and are not in the catalog.
-        lexical: whether the BM25 index is to be written anew.
         forgotten: ids of documents that the memory does not hold any more.
     """
 
@@ -66,7 +63,6 @@ class Verdict(msgspec.Struct, frozen=True):
     findings: list[Finding]
     documents: list[str]
     strangers: list[str]
-    lexical: bool
     forgotten: list[str]
 
     @property
@@ -114,7 +110,6 @@ def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
         findings,
         sorted(doubted),
         strangers,
-        lexical is not None,
         sorted(forgotten),
     )
 
@@ -160,9 +155,9 @@ class _Look:
 
     def _take(self, batch: pa.RecordBatch) -> None:
         fields = index_rows.Row.__struct_fields__
-        lengths = _lengths(batch)
+        improper = {name for name, _ in index_rows.no_vector(batch, normalized=self._normalized)}
         others = self._others(batch)
-        for values, length in zip(batch.drop_columns(["vector"]).to_pylist(), lengths.tolist(), strict=True):
+        for values in batch.drop_columns(["vector"]).to_pylist():
             self.checked += 1
             name, document, provenance = values["chunk_id"], values["document_id"], values["provenance"]
             own = self.stamps.setdefault(document, {})
@@ -173,7 +168,7 @@ class _Look:
             if name in own:
                 self._wrong(self.twice, name, document)
             own[name] = values["row_digest"]
-            if provenance and not self._fine(length):
+            if name in improper:
                 self._wrong(self.no_vector, name, document)
             if name in others:
                 self._wrong(self.other_vector, name, document)
@@ -201,20 +196,6 @@ class _Look:
     def _wrong(self, where: list[str], name: str, document: str) -> None:
         where.append(name)
         self.doubted.add(document)
-
-    def _fine(self, length: float) -> bool:
-        return abs(length - 1) < LENGTH_ERROR if self._normalized else bool(np.isfinite(length) and length > 0)
-
-
-def _lengths(batch: pa.RecordBatch) -> npt.NDArray[np.float64]:
-    """Lengths of the vectors of a batch, 0 where there is none."""
-    column = batch["vector"]
-    values = np.zeros((len(batch), column.type.list_size), dtype=np.float64)
-    there = np.asarray(column.is_valid())
-    if there.any():
-        values[there] = np.asarray(column.drop_null().flatten()).reshape(int(there.sum()), -1)
-    lengths: npt.NDArray[np.float64] = np.linalg.norm(values, axis=1)
-    return lengths
 
 
 def _names(catalog: Catalog) -> dict[str, str]:

@@ -57,9 +57,9 @@ def run_build(settings: dict[str, Any], embedded: str, flush: int, lease: float)
     real, begin = vectors._remember, workshop.Workshop.__init__
     noted = os.open(embedded, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def remember(place: Any, memo: Any, model: Any, texts: dict[str, str]) -> None:
+    def remember(memo: Any, records: Any, model: Any, texts: dict[str, str]) -> None:
         os.write(noted, "".join(f"{key}\n" for key in texts).encode())
-        real(place, memo, model, texts)
+        real(memo, records, model, texts)
 
     def begun(*given: Any) -> None:
         begin(*given)
