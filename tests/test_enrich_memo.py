@@ -67,6 +67,18 @@ def test_tidying_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert notes.get([*entries, memory_key("late")]) == entries | {memory_key("late"): b"late"}
 
 
+def test_who_only_reads_makes_no_table(tmp_path: Path) -> None:
+    db = lancedb.connect(str(tmp_path))
+    notes, vectors = Memo(db, "notes"), VectorMemo(db, 3)
+    one = memory_key("1")
+    assert (notes.get([one]), notes.known([one]), len(notes), vectors.get([one])) == ({}, set(), 0, {})
+    notes.forget([one])
+    notes.tidy()
+    assert notes.sweep(memo.marks([one]), 0.0) == 0 and list(db.list_tables(limit=10).tables) == []
+    notes.put({one: b"1"})
+    assert notes.get([one]) == Memo(db, "notes").get([one]) == {one: b"1"}
+
+
 def test_a_key_that_is_none_is_refused(tmp_path: Path) -> None:
     notes = Memo(lancedb.connect(str(tmp_path)), "notes")
     notes.put({memory_key("1"): b"1"})

@@ -278,6 +278,19 @@ def test_a_purge_leaves_a_word_in_no_file(workspace: Workspace) -> None:
     assert workspace.build()["work"] == NOTHING
 
 
+def test_a_purge_reaches_a_generation_whose_last_revision_no_longer_names_the_document(workspace: Workspace) -> None:
+    fill(workspace)
+    workspace.write("marked.md", f"# Secret\n\nThe word is {MARKER}.\n")
+    workspace.build()
+    (workspace.docs / "marked.md").unlink()
+    workspace.build()
+    workspace.build(embedder="vowels")
+    assert any("generations/g1" in name for name in holding(workspace, MARKER)), "a deleted row stays in its file"
+    keeping.purge(workspace.settings(embedder="vowels"), "marked.md")
+    assert holding(workspace, MARKER) == [] and numbers(workspace) == [4]
+    assert keeping.verify(workspace.settings(embedder="vowels"))["whole"]
+
+
 def test_a_purge_of_all_there_is_leaves_an_empty_index(workspace: Workspace) -> None:
     workspace.write("only.md", f"# Only\n\nThe word is {MARKER}.\n")
     workspace.build()

@@ -62,6 +62,9 @@ def test_a_reader_elsewhere_follows_the_pointer(remote: Workspace, tmp_path: Pat
     assert moved.revision == pointer.revision + 1
     assert [hit.key for hit in fresh.search("quixotic", "bm25")] == ["new.md"]
     assert searcher.search("quixotic", "bm25") == [], "who holds a revision keeps it"
+    remote.build(embedder="vowels")
+    Path(remote.models["model_files"][0]).write_text("")  # the model of the next revision is not known here
+    assert reader.current()[1] is fresh and reader.problem.startswith("models file")
 
 
 def test_revisions_on_s3_share_the_segments_that_they_have_in_common(remote: Workspace) -> None:
