@@ -31,9 +31,9 @@ _LONG: Final = 1000  # characters of a heading from which its markup is left as 
 _MOST_SCANNED: Final = 20_000  # characters of a paragraph in which comments are looked for
 
 _MARKUP: Final = re.compile(r"[\\`*_\[\]<&~^]")
-# What may stand behind a heading's words: attributes as Pandoc and Hugo write them, and a comment.
 _LONGEST_TITLE: Final = 250  # code points of a heading that can name a section
 _TITLE_WITHIN: Final = 3000  # code points within which the heading must stand that names the document
+# What may stand behind a heading's words: attributes as Pandoc and Hugo write them, and a comment.
 _TRAILER: Final = re.compile(r"(?:[ \t]*+(?:\{[ \t]*[#.:][^{}\n]*\}|(?><!--[^\n]*?-->)))++$")
 _INLINE: Final = re.compile(r"\\.|`+|<!--", re.DOTALL)
 _MARKS: Final = re.compile(r"[ \t>]*")
