@@ -21,7 +21,7 @@ from indexes import retention
 from indexes.catalog import Row
 from indexes.generation import Draft, Model, published_catalog
 from indexes.rollback import roll_back
-from indexes.storage import Pointer, Storage
+from indexes.storage import Pointer, Storage, as_store_error
 from indexes.verify import Verdict
 from indexes.verify import verify as look
 from parsers.errors import GristmillError, StoreError, UsageError
@@ -275,4 +275,10 @@ def _holding(settings: Settings) -> Iterator[tuple[Storage, Pointer]]:
         pointer = storage.pointer()
         if pointer is None:
             raise StoreError(f"index {settings.index}: nothing is published there", "Build it first.")
-        yield storage, pointer
+        try:
+            yield storage, pointer
+        except Exception as error:  # a full disk, or what S3 answered, shows as whatever the library at hand raises
+            clear = as_store_error(storage.address, error)
+            if clear is None:
+                raise
+            raise clear from error
