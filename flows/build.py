@@ -17,7 +17,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel, ConfigDict
 
-from flows import gates, stages
+from flows import gates, interrupts, stages
 from flows.entry import Batch
 from flows.place import open_storage
 from flows.plan import Plan, make_plan
@@ -189,6 +189,7 @@ def gate(shop: Workshop, options: BuildOptions, *, listed: int) -> RecallGate | 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def publish(shop: Workshop, recall: RecallGate | None, *, made_by: str, sources: dict[str, str]) -> None:
     """Point readers to the new revision, keep what was measured of it, and clear away what nobody needs any more."""
+    interrupts.check()
     with shop.report.timed("publish"):
         known = dict(shop.published.sources) if shop.published is not None else {}
         pointer = shop.draft.publish(
@@ -252,7 +253,7 @@ def workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
     report = BuildReport()
     report.seconds["start"] = time.time() - began
     storage = open_storage(settings)
-    with storage.lock():
+    with storage.lock(), interrupts.noted():
         shop = Workshop(settings, storage, report, Progress(quiet=options.quiet), began)
         _refuse_held(storage.address, shop.published)
         try:

@@ -7,12 +7,12 @@ error; with ``--json`` the last line of standard output is one JSON object, for 
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Annotated, Any, Final, cast, get_args
 
 import typer
 
+from flows import interrupts
 from flows.command import STARTED, Config, Index, Json, Quiet, clearly, finish, say
 from flows.keeping_commands import register
 from flows.settings import Mode, Settings, load_settings, prepare_environment, prepare_llm
@@ -319,13 +319,9 @@ register(app)
 
 def main() -> None:
     """The console script."""
-    signal.signal(signal.SIGTERM, _terminate)
+    interrupts.install()
     prepare_environment()
     app()
-
-
-def _terminate(_signal: int, _frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _mode(text: str) -> Mode:

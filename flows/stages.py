@@ -18,6 +18,7 @@ from chunker.split import split
 from enrich.context import Window, Windows, WindowSettings
 from enrich.memo import Embedding, memory_key, text_digest, vector_key, version_key
 from enrich.note import Note, fit
+from flows import interrupts
 from flows.document_rows import DocumentRows, document_rows, row_without_chunks
 from flows.entry import Entry
 from flows.vectors import remember_vectors, sample
@@ -76,6 +77,7 @@ def parse(shop: Workshop, batch: Collection[Entry]) -> None:
         if entry.document in known or entry.document in fresh:
             continue
         document = read(entry.key, shop.fetched[entry.bytes_digest])
+        interrupts.check()  # before anything is kept that an interrupt may have spoilt
         shop.report.work["parsed"] += 1
         if document.status in ("failed", "unsupported"):
             entry.fail(document.status, document.reason)
@@ -99,6 +101,7 @@ def chunk(shop: Workshop, batch: Collection[Entry]) -> None:
     known = shop.chunks.known(entry.chunks for entry in batch if entry.live)
     fresh: dict[str, bytes] = {}
     for entry in batch:
+        interrupts.check()
         if entry.live and entry.chunks not in known and entry.chunks not in fresh:
             document = decoded[entry.document]
             empty = document.status == "empty"  # of characters that show nothing, perhaps
@@ -129,6 +132,7 @@ def note(shop: Workshop, batch: Collection[Entry]) -> None:
         keys = missing[start : start + maker.flush]
         begun = time.perf_counter()
         written = maker.write([windows[key] for key in keys])
+        interrupts.check()
         made = {key: msgspec.json.encode(one) for key, one in zip(keys, written, strict=True) if one.final}
         shop.note_memo.add(made)
         shop.report.work["notes"] += len(keys)
@@ -204,6 +208,7 @@ def _embed_last_good(shop: Workshop, batch: Collection[Entry]) -> None:
 
 def _embed(shop: Workshop, texts: Sequence[str]) -> None:
     def done(count: int, seconds: float) -> None:
+        interrupts.check()
         shop.report.work["embedded"] += count
         shop.progress.embedded(count, seconds)
 
@@ -212,6 +217,7 @@ def _embed(shop: Workshop, texts: Sequence[str]) -> None:
 
 def write(shop: Workshop, batch: Collection[Entry]) -> None:
     """The difference between these documents' rows and those in the index, into both stores and the catalog."""
+    interrupts.check()
     made = _rows_of(shop, batch)
     if made:
         rows = to_table(

@@ -1,0 +1,82 @@
+"""Ctrl-C and SIGTERM: they end the command, and a build that was told to stop publishes nothing.
+
+Kept here: an interrupt is noted before it is raised. For what a handler raises can be lost: Python drops it where a
+finalizer or a callback from C runs, and a library that meets it may answer with an error of its own, which then looks
+like one of the document at hand. Whoever works on asks :func:`check` before keeping anything.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_asked: list[Callable[[], object]] = []
+
+
+def install() -> None:
+    """Have both signals end the command by a ``KeyboardInterrupt``; to be called once, in the main thread."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    for number in SIGNALS:
+        _note_first(number)
+    shown = sys.unraisablehook
+
+    def note(dropped: UnraisableHookArgs, /) -> None:
+        error = dropped.exc_value
+        if error is None or isinstance(error, Exception | SystemExit | GeneratorExit):
+            shown(dropped)
+        else:  # of a handler that was not ours: Prefect's, before and after a flow's own body
+            _asked.append(_interrupt)
+
+    sys.unraisablehook = note
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """Note both signals within a flow too, for which Prefect puts its own handler in place of ours."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are handled in the main thread alone, and so is whoever runs this flow
+        return
+    before = [(number, signal.getsignal(number)) for number in SIGNALS]
+    for number in SIGNALS:
+        _note_first(number)
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def check() -> None:
+    """Stop here where the command was told to stop, whatever became of that.
+
+    Raises:
+        BaseException: what the signal's handler raises.
+    """
+    if _asked:
+        _asked[0]()
+
+
+def _note_first(number: int) -> None:
+    """Have a signal noted before its handler is called; one that is ignored stays so."""
+    handler: Any = signal.getsignal(number)
+    if not callable(handler):
+        return
+
+    def note(given: int, frame: FrameType | None) -> None:
+        _asked.append(lambda: handler(given, None))
+        handler(given, frame)
+
+    signal.signal(number, note)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
