@@ -1,31 +1,31 @@
 """Embedding: the only place that knows a model's prefix, pooling, normalization and limit, and how a batch is made.
 
-Kept here: a text is tokenized by the model's own tokenizer, whose truncation and padding are off; the limit is applied
-here, with the end token kept, and what is cut and what the model does not know is counted; a vector that is stored is
-finite and of the model's dimension; and results stand in the order of the texts, whatever the batches were.
-
-A runtime turns token ids into vectors and decides nothing else. Importing this module loads no runtime.
+Kept here: a runtime is given token ids and no text; a vector that is stored is finite and of the model's dimension; a
+runtime that must prove itself makes no vector before it has; and results stand in the order of the texts, whatever the
+batches were. Importing this module loads no runtime.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Literal, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
+from enrich.conversion import weights_for
 from enrich.models import EmbedderModel, ModelFolder, Registry
+from enrich.runtimes import RUNTIMES, OutOfMemory, Provenance, Runtime, Vectors, choice
+from enrich.tokens import Piece, TokenCutter
 from parsers.errors import ModelError
 
 Kind = Literal["passage", "query"]
-Vectors = NDArray[np.float32]
+Plan = Literal["sorted", "alone", "mixed"]
 Counts = NDArray[np.int32]
 
 VERSION: Final = 1  # of this module's policy; raise it when the same text and model would give another vector
@@ -33,56 +33,11 @@ VERSION: Final = 1  # of this module's policy; raise it when the same text and m
 # Padded tokens in a batch. On two cores, 4,096 was the fastest with two threads, and 1,024 to 2,048 with one (README).
 # A GPU wants large batches to be kept busy: its number is a choice by memory (about a gigabyte at 384 dimensions).
 BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 65536}
-
-BLOCK: Final = 1 << 16  # characters tokenized in one piece: 4 million in one call take 600 MB
-TEXTS_AT_ONCE: Final = 256  # texts whose encodings are held at a time
-
-
-class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """What made a vector; recorded for each batch, and no part of the fingerprint.
-
-    Attributes:
-        runtime: its name in :data:`RUNTIMES`.
-        precision: of the weights and the arithmetic: ``fp32``, ``bf16``, …
-        device: ``cpu``, or ``cuda`` and the name of the GPU.
-        libraries: version by name, of those that compute.
-        file: SHA-256 of the converted file; empty where the model's own weights are read.
-    """
-
-    runtime: str
-    precision: str
-    device: str
-    libraries: dict[str, str]
-    file: str = ""
-
-    @property
-    def id(self) -> str:
-        """16 hexadecimal digits that differ when any attribute does."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
-
-
-class Runtime(Protocol):
-    """Runs a model."""
-
-    @property
-    def provenance(self) -> Provenance:
-        """What it is."""
-
-    def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The pooled vectors, (n, dimension) in float32, of n lists of token ids with their special tokens."""
-
-
-# The model, the folder that holds its files, and the device that the caller wants (None: the best there is).
-Loader = Callable[[EmbedderModel, Path, str | None], Runtime]
-
-
-def _sentence_transformers(model: EmbedderModel, folder: Path, device: str | None) -> Runtime:
-    from enrich.sentence_transformers_runtime import SentenceTransformersRuntime
-
-    return SentenceTransformersRuntime(model, folder, device)
-
-
-RUNTIMES: Final[dict[str, Loader]] = {"sentence-transformers": _sentence_transformers}
+# Threads that feed one device: with two, one pads and copies while the other's batch is computed.
+FEEDERS: Final = {"cpu": 1, "cuda": 2}
+# Texts that are sorted by length together. While they are computed the next ones are tokenized.
+WINDOW: Final = {"cpu": 512, "cuda": 16384}
+MIXED: Final = 16  # texts of any length in a batch of the plan ``mixed``
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,28 +74,33 @@ def fingerprint(model: EmbedderModel) -> str:
 
 
 class Embedder:
-    """One model with one runtime, which is loaded when the first vector is asked for.
+    """One model with one runtime on one or more devices, loaded when the first vector is asked for.
 
     Safe to use from several threads.
 
     Args:
         model: what to embed with.
         tokens: its tokenizer.
-        load: loads the runtime.
+        load: loads the runtime, once for each device that is to compute.
         batch_tokens: padded tokens in a batch at most; None for the measured default of the device. A text longer
             than that makes a batch of its own.
     """
 
     def __init__(
-        self, model: EmbedderModel, tokens: TokenCutter, load: Callable[[], Runtime], batch_tokens: int | None = None
+        self,
+        model: EmbedderModel,
+        tokens: TokenCutter,
+        load: Callable[[], Sequence[Runtime]],
+        batch_tokens: int | None = None,
     ) -> None:
         self.model: Final = model
         self.fingerprint: Final = fingerprint(model)
         self._tokens: Final = tokens
         self._load: Final = load
         self._batch_tokens = batch_tokens
-        self._loaded: Runtime | None = None
-        self._lock: Final = threading.Lock()
+        self._loaded: Sequence[Runtime] = ()
+        self._proof: Callable[[Embedder], object] | None = None
+        self._lock: Final = threading.RLock()
 
     @property
     def dimension(self) -> int:
@@ -160,15 +120,33 @@ class Embedder:
     @property
     def provenance(self) -> Provenance:
         """What makes the vectors; loads the runtime."""
-        return self._runtime().provenance
+        return self._runtimes()[0].provenance
+
+    @property
+    def window(self) -> int:
+        """How many texts it takes at a time to be kept busy; loads the runtime."""
+        return self._by_device(WINDOW)
+
+    def prove_by(self, proof: Callable[[Embedder], object]) -> None:
+        """Have the runtime prove itself before its first vector.
+
+        Args:
+            proof: raises where the runtime may not be used; what it asks of :meth:`probe` it gets unproven.
+        """
+        self._proof = proof
 
     def load(self) -> None:
-        """Load the runtime now, where it is not loaded yet.
+        """Load the runtime and have it prove itself now, where that is not done yet.
 
         Raises:
             ModelError: when it cannot be loaded.
+            Exception: whatever the proof raises.
         """
-        self._runtime()
+        with self._lock:
+            self._runtimes()
+            if self._proof is not None:
+                self._proof(self)
+                self._proof = None
 
     def count(self, text: str, kind: Kind = "passage") -> int:
         """Tokens of one text with its prefix and the special tokens, before the limit; loads no runtime."""
@@ -193,36 +171,83 @@ class Embedder:
         Raises:
             ValueError: when a text is blank (callers leave those out) or is no Unicode text.
             ModelError: when the runtime gives something other than a finite vector for a text, twice.
+            Exception: when the runtime has to prove itself and does not, whatever the proof raises.
         """
         for index, text in enumerate(texts):
             if not text.strip():
                 raise ValueError(f"text {index} of {len(texts)} is blank and has no vector")
         unique = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        pieces = list(self._pieces(list(unique), kind))
-        vectors = self._vectors([piece.ids for piece in pieces])
+        vectors, pieces = self._encode(list(unique), kind)
         rows = np.array([unique[text] for text in texts], dtype=np.intp)
         tokens = np.array([piece.tokens for piece in pieces], dtype=np.int32)
         unknown = np.array([piece.unknown for piece in pieces], dtype=np.int32)
         return Encoded(vectors[rows], tokens[rows], unknown[rows], tokens[rows] > self.limit)
 
+    def probe(self, texts: Sequence[str], kind: Kind, plan: Plan = "sorted") -> Vectors:
+        """The vectors of n texts, blank ones too, by a runtime that need not have proved itself.
+
+        Args:
+            plan: how batches are made: sorted by length, as :meth:`encode` does; each text alone; or in the order
+                given, so that long and short ones stand in one batch.
+        """
+        sequences = [piece.ids for piece in self._pieces(texts, kind)]
+        lengths = [len(ids) for ids in sequences]
+        if plan == "sorted":
+            return self._vectors(sequences, batches(lengths, self._budget))
+        size = 1 if plan == "alone" else MIXED
+        rows = list(range(len(texts)))
+        return self._vectors(sequences, (rows[start : start + size] for start in range(0, len(texts), size)))
+
     def _pieces(self, texts: Sequence[str], kind: Kind) -> Iterator[Piece]:
         prefix = self.model.query_prefix if kind == "query" else self.model.passage_prefix
         return self._tokens.cut([prefix + text for text in texts])
 
-    def _vectors(self, sequences: Sequence[Sequence[int]]) -> Vectors:
+    def _encode(self, texts: Sequence[str], kind: Kind) -> tuple[Vectors, list[Piece]]:
+        """A window after the other; the next one is tokenized while one is computed."""
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32), []
+        self.load()
+        size = self.window
+        vectors: list[Vectors] = []
+        counted: list[Piece] = []
+        with ThreadPoolExecutor(1, "tokenizer") as ahead:
+            windows = [texts[start : start + size] for start in range(0, len(texts), size)]
+            upcoming = ahead.submit(lambda: list(self._pieces(windows[0], kind)))
+            for following in [*windows[1:], []]:
+                pieces = upcoming.result()
+                upcoming = ahead.submit(lambda texts=following: list(self._pieces(texts, kind)))  # type: ignore[misc]
+                lengths = [len(piece.ids) for piece in pieces]
+                vectors.append(self._vectors([piece.ids for piece in pieces], batches(lengths, self._budget)))
+                counted += [replace(piece, ids=[]) for piece in pieces]
+        return np.concatenate(vectors), counted
+
+    def _vectors(self, sequences: Sequence[Sequence[int]], plan: Iterator[list[int]]) -> Vectors:
+        """The vectors of token ids, by as many threads as keep the devices busy."""
         vectors = np.empty((len(sequences), self.dimension), dtype=np.float32)
-        if not sequences:
+        turn = threading.Lock()
+
+        def work(runtime: Runtime) -> None:
+            while True:
+                with turn:
+                    batch = next(plan, None)
+                if batch is None:
+                    return
+                vectors[batch] = self._checked(runtime, [sequences[row] for row in batch])
+
+        feeders = list(self._runtimes()) * self._by_device(FEEDERS)
+        if len(feeders) == 1:
+            work(feeders[0])
             return vectors
-        runtime = self._runtime()
-        for batch in batches([len(ids) for ids in sequences], self._budget(runtime)):
-            vectors[batch] = self._checked(runtime, [sequences[row] for row in batch])
+        with ThreadPoolExecutor(len(feeders), "embedder") as pool:
+            for done in [pool.submit(work, runtime) for runtime in feeders]:
+                done.result()
         return vectors
 
     def _checked(self, runtime: Runtime, batch: Sequence[Sequence[int]]) -> Vectors:
         """The batch's vectors; each that is wrong is asked for once more, alone."""
-        vectors = self._finished(runtime.encode(batch), len(batch))
+        vectors = self._finished(self._fitting(runtime, batch), len(batch))
         for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
-            vectors[row] = self._finished(runtime.encode([batch[row]]), 1)[0]
+            vectors[row] = self._finished(self._fitting(runtime, [batch[row]]), 1)[0]
             if not np.isfinite(vectors[row]).all():
                 raise ModelError(
                     f"{self.model.name} on {runtime.provenance.runtime} ({runtime.provenance.device}, "
@@ -231,6 +256,23 @@ class Embedder:
                     "Compare the runtimes with `gristmill parity`, and choose another runtime or device.",
                 )
         return vectors
+
+    def _fitting(self, runtime: Runtime, batch: Sequence[Sequence[int]]) -> Vectors:
+        """What the runtime gives; a batch that does not fit into memory is halved, and later ones are smaller."""
+        try:
+            return runtime.encode(batch)
+        except OutOfMemory as error:
+            if len(batch) == 1:
+                raise ModelError(
+                    f"{self.model.name} on {runtime.provenance.device}: a text of {len(batch[0])} tokens does not fit "
+                    f"into memory by itself: {error}",
+                    "Free memory on the device, or choose another with the setting `device`.",
+                ) from error
+        half = len(batch) // 2
+        padded = len(batch) * max(len(ids) for ids in batch)
+        self._batch_tokens = min(self._budget(), max(padded // 2, 1))
+        parts = [self._fitting(runtime, part) for part in (batch[:half], batch[half:])]
+        return np.concatenate([np.asarray(part, dtype=np.float32) for part in parts])
 
     def _finished(self, given: Vectors, count: int) -> Vectors:
         """Normalized as the model wants it; not a number throughout where the runtime gave the wrong shape or zero."""
@@ -242,13 +284,16 @@ class Embedder:
                 vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors
 
-    def _budget(self, runtime: Runtime) -> int:
-        return self._batch_tokens or BATCH_TOKENS.get(runtime.provenance.device.split()[0], BATCH_TOKENS["cpu"])
+    def _budget(self) -> int:
+        return self._batch_tokens or self._by_device(BATCH_TOKENS)
 
-    def _runtime(self) -> Runtime:
+    def _by_device(self, numbers: Mapping[str, int]) -> int:
+        return numbers.get(self.provenance.device.split()[0], numbers["cpu"])
+
+    def _runtimes(self) -> Sequence[Runtime]:
         with self._lock:
-            if self._loaded is None:
-                self._loaded = self._load()
+            if not self._loaded:
+                self._loaded = tuple(self._load())
             return self._loaded
 
 
@@ -264,160 +309,51 @@ def open_embedder(
     """An embedder by its name; its files are verified now, its runtime is loaded with the first vector.
 
     Args:
-        runtime: its name in :data:`RUNTIMES`; None for the model's first.
-        device: such as ``cpu`` or ``cuda``; None for a GPU where there is one.
+        runtime: such as ``onnx`` or ``llama.cpp:fp16``; None for the model's first.
+        device: such as ``cpu``, ``cuda`` (all GPUs there are) or ``cuda:1``; None for GPUs where there are any.
         batch_tokens: padded tokens in a batch at most; None for the default of the device.
 
     Raises:
-        ModelError: when the model is unknown, missing or not what its hashes say, or has no such runtime.
+        ModelError: when the model is unknown, missing or not what its hashes say, has no such runtime, or was not
+            converted for it.
     """
     model = registry.embedder(name)
-    chosen = runtime or model.runtimes[0]
-    if chosen not in RUNTIMES or chosen not in model.runtimes:
-        known = [each for each in model.runtimes if each in RUNTIMES]
-        raise ModelError(f"no runtime {chosen!r} for {name}", f"Known: {', '.join(known) or 'none'}.")
+    chosen = choice(model, runtime)
     place = folder.find(model)
+    weights = weights_for(model, chosen, place, folder)
     tokens = TokenCutter(place / model.tokenizer.path, model.limit)
-    return Embedder(model, tokens, lambda: RUNTIMES[chosen](model, place, device), batch_tokens)
+    load = RUNTIMES[chosen.runtime].load
+    return Embedder(
+        model,
+        tokens,
+        lambda: [load(model, weights, chosen.precision, one) for one in devices(device)],
+        batch_tokens,
+    )
 
 
-def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+def devices(wanted: str | None) -> list[str | None]:
+    """The devices that each get a runtime: every GPU where GPUs are meant, one device otherwise."""
+    if wanted is not None and wanted != "cuda":
+        return [wanted]
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return [f"cuda:{number}" for number in range(count)] if count > 1 else [wanted]
+
+
+def batches(lengths: Sequence[int], budget: Callable[[], int]) -> Iterator[list[int]]:
     """Rows in batches whose padded size (rows × longest) stays within the budget, the longest rows first.
 
     Sorted by length there is little padding, and a batch that does not fit into memory fails at once. Equal lengths
     keep their order. A row over the budget makes a batch of its own.
-    """
-    batch: list[int] = []
-    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        if batch and lengths[batch[0]] * (len(batch) + 1) > budget:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One text as the model gets it.
-
-    Attributes:
-        ids: its token ids within the limit, between the special tokens.
-        tokens: how many there are without the limit.
-        unknown: how many of those are unknown tokens.
-    """
-
-    ids: list[int]
-    tokens: int
-    unknown: int
-
-
-class TokenCutter:
-    """A model's own tokenizer, and its limit.
 
     Args:
-        path: the tokenizer's file, in the format of the library ``tokenizers``.
-        limit: the longest input in tokens, special tokens included.
-
-    Raises:
-        ModelError: when the file is no tokenizer, or puts other things around a text than tokens before and behind.
+        lengths: of the rows, in tokens.
+        budget: padded tokens in a batch at most; asked again for each batch, for it may shrink.
     """
-
-    def __init__(self, path: Path, limit: int) -> None:
-        try:
-            self._tokenizer: Final = Tokenizer.from_file(str(path))
-            unknown = msgspec.json.decode(path.read_bytes(), type=_TokenizerFile).model
-        except Exception as error:  # the library raises nothing narrower
-            raise ModelError(f"{path} is no tokenizer: {error}", "Fetch the model again.") from error
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._unknown: Final = self._unknown_id(unknown)
-        self._head, self._tail = self._frame(path)
-        self._room: Final = limit - self.special
-        if self._room < 1:
-            raise ModelError(f"{path}: its {self.special} special tokens leave no room in the limit of {limit}")
-
-    @property
-    def special(self) -> int:
-        """How many special tokens stand around a text."""
-        return len(self._head) + len(self._tail)
-
-    def cut(self, texts: Sequence[str]) -> Iterator[Piece]:
-        """What becomes of each text, in order.
-
-        Raises:
-            ValueError: when one is no Unicode text (it holds half of a surrogate pair).
-        """
-        for first in range(0, len(texts), TEXTS_AT_ONCE):
-            group = texts[first : first + TEXTS_AT_ONCE]
-            short = [text for text in group if len(text) <= BLOCK]
-            encoded = iter(self._ids(short))
-            for text in group:
-                yield self._piece([next(encoded)] if len(text) <= BLOCK else self._long(text))
-
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
-        try:
-            encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        except TypeError as error:
-            broken = next((text for text in texts if not _is_unicode(text)), "")
-            raise ValueError(f"half of a surrogate pair in {broken[:60]!r}: it is no Unicode text") from error
-        return [encoding.ids for encoding in encodings]
-
-    def _long(self, text: str) -> Iterator[list[int]]:
-        """The ids of a long text block by block; where a word is longer than a block, it counts as two."""
-        start = 0
-        while start < len(text):
-            end = _block_end(text, start)
-            yield self._ids([text[start:end]])[0]
-            start = end
-
-    def _piece(self, blocks: Sequence[list[int]] | Iterator[list[int]]) -> Piece:
-        kept: list[int] = []
-        tokens = self.special
-        unknown = 0
-        for ids in blocks:
-            tokens += len(ids)
-            unknown += 0 if self._unknown is None else ids.count(self._unknown)
-            kept += ids[: self._room - len(kept)]
-        return Piece([*self._head, *kept, *self._tail], tokens, unknown)
-
-    def _unknown_id(self, model: _TokenizerModel) -> int | None:
-        if model.unk_token is not None:
-            unknown: int | None = self._tokenizer.token_to_id(model.unk_token)
-            return unknown
-        return model.unk_id
-
-    def _frame(self, path: Path) -> tuple[list[int], list[int]]:
-        """The special tokens before and behind a text."""
-        bare = self._tokenizer.encode("a", add_special_tokens=False).ids
-        whole = self._tokenizer.encode("a", add_special_tokens=True).ids
-        for head in range(len(whole) - len(bare) + 1):
-            if bare and whole[head : head + len(bare)] == bare:
-                return whole[:head], whole[head + len(bare) :]
-        raise ModelError(f"{path}: its special tokens change the text between them: {bare} became {whole}")
-
-
-class _TokenizerModel(msgspec.Struct, frozen=True):
-    """The part of a tokenizer's file that says which token is the unknown one."""
-
-    unk_token: str | None = None
-    unk_id: int | None = None
-
-
-class _TokenizerFile(msgspec.Struct, frozen=True):
-    model: _TokenizerModel
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _block_end(text: str, start: int) -> int:
-    """Where a block that starts here ends: before the last blank within reach, else at its full length."""
-    end = start + BLOCK
-    if end >= len(text):
-        return len(text)
-    for position in range(end, start, -1):
-        if text[position].isspace():
-            return position
-    return end
+    rows = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    start = 0
+    while start < len(rows):
+        fitting = max(1, budget() // max(1, lengths[rows[start]]))
+        yield rows[start : start + fitting]
+        start += fitting

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from enrich.context import Prompt
+from enrich.llama_library import last_words, quiet_library
 from enrich.llm import Completion, LLMFailure
 from parsers.errors import ModelError
 
@@ -28,12 +28,9 @@ _SYSTEM: Final = "\ue000system\ue001"
 _USER: Final = "\ue000user\ue001"
 # What a template may ask for beyond the messages: no reasoning, and no date of today in the prompt.
 _TEMPLATE_VARIABLES: Final[Mapping[str, Any]] = {"enable_thinking": False, "date_string": "26 Jul 2024"}
-_LOG_LEVEL_ERROR: Final = 4  # ggml.h; the comment in llama_cpp/_logger.py is out of date
 _PIECE: Final = 512  # bytes of one token's text, more than any vocabulary has
 
 _loading = threading.Lock()
-_said: deque[str] = deque(maxlen=20)  # the last lines llama.cpp logged as errors
-_log_callback: Any = None  # llama.cpp calls it until the process ends, so it must never be collected
 
 
 class LlamaRuntime:
@@ -108,7 +105,7 @@ class LlamaRuntime:
                 return self._answer(max_tokens)
             except (RuntimeError, ValueError, AssertionError) as error:
                 self._evaluated = []
-                raise LLMFailure(f"llama.cpp failed: {error}{_last_words()}") from error
+                raise LLMFailure(f"llama.cpp failed: {error}{last_words()}") from error
 
     def close(self) -> None:
         """Give the model's memory back; the next prompt loads it again."""
@@ -121,7 +118,7 @@ class LlamaRuntime:
         if self._llama is not None:
             return
         with _loading:
-            llama_cpp = _quiet_library()
+            llama_cpp = quiet_library()
             try:
                 self._llama = llama_cpp.Llama(
                     str(self._path),
@@ -135,7 +132,7 @@ class LlamaRuntime:
                 )
             except (RuntimeError, ValueError) as error:
                 raise ModelError(
-                    f"llama.cpp cannot load {self._path}: {error}{_last_words()}",
+                    f"llama.cpp cannot load {self._path}: {error}{last_words()}",
                     "Check the file with `gristmill models`",
                 ) from error
         # llama.cpp rounds its context up, and llama_cpp's own buffers do not follow.
@@ -208,22 +205,6 @@ class LlamaRuntime:
         return Completion(_text(written), finished=False)
 
 
-def _quiet_library() -> Any:
-    """llama_cpp, logging only errors, and those to us."""
-    import llama_cpp
-
-    global _log_callback
-    if _log_callback is None:
-
-        def remember(level: int, text: bytes, _: ctypes.c_void_p) -> None:
-            if level == _LOG_LEVEL_ERROR:
-                _said.append(text.decode("utf-8", "replace").strip())
-
-        _log_callback = llama_cpp.llama_log_callback(remember)
-        llama_cpp.llama_log_set(_log_callback, ctypes.c_void_p(0))
-    return llama_cpp
-
-
 def _chat_frame(llama: Any) -> tuple[str, str, str]:
     """What the model's chat template writes before the instructions, before the message and behind it."""
     from jinja2 import TemplateError
@@ -281,7 +262,3 @@ def _text(written: bytes) -> str:
 
 def _digest_of(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:8]
-
-
-def _last_words() -> str:
-    return f" ({_said[-1]})" if _said else ""

@@ -327,13 +327,17 @@ class ModelFolder:
         """
         if not path.is_file():
             raise ModelError(f"there is no file {path}", "Name a GGUF file that exists, or a model by its name.")
+        file = File(path=path.name, size=path.stat().st_size, sha256=self.digest(path), role="weights")
+        return LanguageModel(name=path.stem, licence="", files=(file,), runtimes=("llama.cpp",))
+
+    def digest(self, path: Path) -> str:
+        """SHA-256 of a file, in hexadecimal; taken anew once its size or time has moved."""
         # Remembered under the file itself, not its folder: that may hold a model with a record of its own.
         before = self._remembered(path)
         seen = _look(path, before.get(path.name))
         if before != {path.name: seen}:
             self.remember(path, {path.name: seen})
-        file = File(path=path.name, size=seen.size, sha256=seen.sha256, role="weights")
-        return LanguageModel(name=path.stem, licence="", files=(file,), runtimes=("llama.cpp",))
+        return seen.sha256
 
     def _record(self, place: Path) -> Path:
         key = hashlib.sha256(os.fsencode(place.absolute())).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""The runtime ``sentence-transformers``: a folder of that library, run by PyTorch in single precision.
+"""The runtime ``sentence-transformers``: a folder of that library, run by PyTorch.
 
 Kept here: nothing is looked up on a network; the folder's own pooling must be the one that the registry names; the
 model sees the token ids it is given and no others; and normalization is left to the embedder.
@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from transformers.utils import logging as transformers_logging
 
-from enrich.embedder import Provenance, Vectors
 from enrich.models import EmbedderModel
+from enrich.padding import padded
+from enrich.runtimes import OutOfMemory, Provenance, Vectors, versions
 from parsers.errors import ModelError
 
 Network = TypeVar("Network", bound=torch.nn.Module)
 LIBRARIES: Final = ("sentence-transformers", "torch", "transformers")
+PRECISIONS: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class SentenceTransformersRuntime:
@@ -33,23 +33,23 @@ class SentenceTransformersRuntime:
         model: what the registry says of it.
         folder: holds its files, verified.
         device: as PyTorch names it; None for a GPU where there is one.
+        precision: of weights and arithmetic; a name in :data:`PRECISIONS`.
 
     Raises:
         ModelError: when the folder cannot be loaded or is not what the registry says.
     """
 
-    def __init__(self, model: EmbedderModel, folder: Path, device: str | None = None) -> None:
+    def __init__(self, model: EmbedderModel, folder: Path, device: str | None = None, precision: str = "fp32") -> None:
         self._device: Final = torch_device(device)
-        network = _load(model, folder, self._device)
-        _check(model, folder, network)
+        network = _checked_network(model, folder, self._device, PRECISIONS[precision])
         self._modules: Final = [module for module in network if not isinstance(module, Normalize)]
         # Models that number positions from the padding id (RoBERTa's kin) would be wrong with any other.
         self._padding: Final = int(getattr(_config(network), "pad_token_id", None) or 0)
         self._provenance: Final = Provenance(
             runtime="sentence-transformers",
-            precision="fp32",
+            precision=precision,
             device=_device_name(self._device),
-            libraries={name: version(name) for name in LIBRARIES},
+            libraries=versions(LIBRARIES),
         )
 
     @property
@@ -59,49 +59,65 @@ class SentenceTransformersRuntime:
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
         """The pooled vectors, (n, dimension) in float32, of n lists of token ids with their special tokens."""
-        longest = max(len(ids) for ids in batch)
-        ids = np.full((len(batch), longest), self._padding, dtype=np.int64)
-        mask = np.zeros((len(batch), longest), dtype=np.int64)
-        for row, sequence in enumerate(batch):
-            ids[row, : len(sequence)] = sequence
-            mask[row, : len(sequence)] = 1
-        with torch.inference_mode():
-            features: dict[str, Any] = {
-                "input_ids": torch.from_numpy(ids).to(self._device),
-                "attention_mask": torch.from_numpy(mask).to(self._device),
-            }
-            for module in self._modules:
-                features = module(features)
-            vectors: Vectors = features["sentence_embedding"].float().cpu().numpy()
+        ids, mask = (torch.from_numpy(array) for array in padded(batch, self._padding))
+        if self._device.type == "cuda":
+            ids, mask = ids.pin_memory(), mask.pin_memory()
+        try:
+            with torch.inference_mode():
+                features: dict[str, Any] = {
+                    "input_ids": ids.to(self._device, non_blocking=True),
+                    "attention_mask": mask.to(self._device, non_blocking=True),
+                }
+                for module in self._modules:
+                    features = module(features)
+                vectors: Vectors = features["sentence_embedding"].float().cpu().numpy()
+        except torch.OutOfMemoryError as error:
+            torch.cuda.empty_cache()
+            raise OutOfMemory(str(error).split("\n")[0]) from error
         return vectors
 
 
-def load_offline(kind: Callable[..., Network], folder: Path, device: torch.device) -> Network:
-    """A network of sentence-transformers from a folder, in single precision: nothing is fetched, no code of it run."""
+def load_offline(
+    kind: Callable[..., Network],
+    folder: Path,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+    attention: str | None = None,
+) -> Network:
+    """A network of sentence-transformers from a folder: nothing is fetched, no code of it run."""
+    options = {"dtype": dtype} | ({"attn_implementation": attention} if attention else {})
     with no_progress_bar():
         network = kind(
-            str(folder),
-            device=str(device),
-            local_files_only=True,
-            trust_remote_code=False,
-            model_kwargs={"dtype": torch.float32},
+            str(folder), device=str(device), local_files_only=True, trust_remote_code=False, model_kwargs=options
         )
     network.eval()
     return network
 
 
-def _load(model: EmbedderModel, folder: Path, device: torch.device) -> SentenceTransformer:
+def network_of(model: EmbedderModel, folder: Path, attention: str | None = None) -> list[torch.nn.Module]:
+    """The modules of a model up to its pooling, on the CPU in single precision.
+
+    Args:
+        attention: an implementation by its name in transformers; None for the library's choice.
+
+    Raises:
+        ModelError: when the folder cannot be loaded or is not what the registry says.
+    """
+    network = _checked_network(model, folder, torch.device("cpu"), torch.float32, attention)
+    return [module for module in network if not isinstance(module, Normalize)]
+
+
+def _checked_network(
+    model: EmbedderModel, folder: Path, device: torch.device, dtype: torch.dtype, attention: str | None = None
+) -> SentenceTransformer:
+    """The network, which is what the registry says of pooling, dimension and longest input."""
     try:
-        return load_offline(SentenceTransformer, folder, device)
+        network = load_offline(SentenceTransformer, folder, device, dtype, attention)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError(
             f"{model.name} in {folder} cannot be loaded by sentence-transformers: {error}",
             "Check the registry's list of its files, and that its version of the library can read it.",
         ) from error
-
-
-def _check(model: EmbedderModel, folder: Path, network: SentenceTransformer) -> None:
-    """Check that the folder's pooling, dimension and longest input are those of the registry."""
     poolings = [module.pooling_mode for module in network if isinstance(module, Pooling)]
     if poolings != [model.pooling]:
         raise ModelError(f"{model.name} in {folder}: expected pooling {model.pooling!r}, got {poolings}")
@@ -111,6 +127,7 @@ def _check(model: EmbedderModel, folder: Path, network: SentenceTransformer) -> 
     longest = getattr(_config(network), "max_position_embeddings", None)
     if longest is not None and longest < model.limit:
         raise ModelError(f"{model.name} in {folder}: its limit is {model.limit}, and it has only {longest} positions")
+    return network
 
 
 def _config(network: SentenceTransformer) -> object:

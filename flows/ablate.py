@@ -26,6 +26,7 @@ from enrich.context import Windows, WindowSettings
 from enrich.embedder import Embedder
 from enrich.memo import Memo, VectorMemo, text_digest, vector_key
 from enrich.note import Note, fit
+from flows.embedding import open_query_embedder
 from flows.evaluate import COMPARED_K, finish
 from flows.golden_sets import resolve, texts_of
 from flows.measuring import make_record, measure, published_index, worst_questions
@@ -33,7 +34,7 @@ from flows.notes import NoteMaker, open_notes
 from flows.page import check_page
 from flows.place import published
 from flows.ruler import chunker_settings, open_ruler
-from flows.searching import fusion, open_query_embedder
+from flows.searching import fusion
 from flows.settings import Settings
 from flows.vectors import remember_vectors
 from indexes import rows as index_rows
@@ -107,7 +108,7 @@ def ablate(
         rows = list(published_catalog(storage, pointer).rows())
         texts = texts_of(storage, rows)
         resolved = resolve(golden, questions, texts, strict=strict)
-        embedder = open_query_embedder(settings, pointer)
+        embedder = open_query_embedder(settings, storage, pointer)
         vectors = embedder.encode(resolved.texts, "query").vectors
         runs: list[Run] = []
         try:

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
+from flows.embedding import open_query_embedder
 from flows.golden_sets import resolve, texts_of
 from flows.measuring import PUBLISHED, corpus_digest, make_record, measure, published_index, worst_questions
 from flows.page import check_page, write_page
 from flows.place import published
-from flows.searching import fusion, open_query_embedder
+from flows.searching import fusion
 from flows.settings import Settings
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.record import (
@@ -60,7 +61,7 @@ def evaluate(
     table, lexical = open_stores(storage, pointer)
     vectors = None
     if pointer.counts["vectors"]:
-        vectors = open_query_embedder(settings, pointer).encode(resolved.texts, "query").vectors
+        vectors = open_query_embedder(settings, storage, pointer).encode(resolved.texts, "query").vectors
     measured = measure(PUBLISHED, table, lexical, resolved, vectors, fusion(settings))
     record = make_record(settings, *published_index(storage, pointer), rows, measured)
     examples = worst_questions(measured.runs[0], resolved, table, texts)

@@ -134,7 +134,7 @@ def check_vectors(shop: Workshop) -> str:
             "Nothing was published; what was finished is remembered. Mend the embedder and build again.",
         ) from error
     if not cosine >= LEAST_COSINE:
-        shop.vectors.forget_runtime(shop.embedder.provenance.id)
+        shop.forget_vectors()
         raise GateRefused(
             f"chunk {worst} embedded again has a cosine of {cosine:.4f} with its stored vector; {LEAST_COSINE} is "
             "asked: the embedder does not make what the index holds",

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flows.embedding import open_query_embedder
 from flows.golden_sets import GoldenSet, resolve, texts_of
 from flows.measuring import PUBLISHED, Measured, make_record, measure, published_index
-from flows.searching import fusion, open_query_embedder
+from flows.searching import fusion
 from flows.workshop import Workshop
 from indexes.evaluation.compare import compare
 from indexes.evaluation.golden import load_golden
@@ -141,7 +142,7 @@ class RecallGate:
                 vectors = (
                     self._vectors(golden)
                     if shop.continues
-                    else open_query_embedder(shop.settings, pointer).encode(golden.texts, "query").vectors
+                    else open_query_embedder(shop.settings, shop.storage, pointer).encode(golden.texts, "query").vectors
                 )
         except (StoreError, ModelError) as error:
             kept = self._kept(pointer, golden.asked)

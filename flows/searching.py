@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from enrich.embedder import Embedder, open_embedder
 from enrich.memo import Memo
-from enrich.models import ModelFolder, load_registry
 from enrich.reranker import CrossEncoderReranker
+from flows.embedding import open_query_embedder
 from flows.place import open_storage, published
 from flows.settings import Mode, Settings
 from indexes.generation import open_stores, published_catalog
@@ -20,7 +19,7 @@ from indexes.reader import LOOK_EVERY, Reader
 from indexes.search import Fusion, Hit, Searcher
 from indexes.sections import DOCUMENTS, sections_of
 from indexes.storage import Pointer, Storage
-from parsers.errors import ModelError, UsageError
+from parsers.errors import UsageError
 
 
 def open_searcher(settings: Settings, mode: Mode) -> Searcher:
@@ -53,7 +52,7 @@ def _searcher(settings: Settings, storage: Storage, pointer: Pointer, mode: Mode
     return Searcher(
         table,
         lexical,
-        None if mode == "bm25" else open_query_embedder(settings, pointer).query,
+        None if mode == "bm25" else open_query_embedder(settings, storage, pointer).query,
         fusion=fusion(settings),
         reranker=CrossEncoderReranker(Path(settings.reranker).expanduser(), settings.device)
         if settings.reranker
@@ -108,26 +107,3 @@ def fusion(settings: Settings) -> Fusion:
         phrases=settings.bm25_phrases,
     )
     return Fusion(settings.rrf_k, settings.search_depth, weights)
-
-
-def open_query_embedder(settings: Settings, pointer: Pointer) -> Embedder:
-    """The embedder that made the vectors of a published revision.
-
-    Raises:
-        ModelError: when it is missing, or the model of its name here is another one.
-    """
-    folder = ModelFolder(settings.models_dir, settings.model_folders)
-    embedder = open_embedder(
-        pointer.embedder,
-        load_registry(*settings.model_files),
-        folder,
-        device=settings.device,
-        batch_tokens=settings.batch_tokens,
-    )
-    if embedder.fingerprint != pointer.embedder_fingerprint:
-        raise ModelError(
-            f"the index was made with {pointer.embedder} of fingerprint {pointer.embedder_fingerprint[:8]}; the model "
-            f"of that name here has {embedder.fingerprint[:8]}",
-            "Use the models.toml that the index was built with, or build the index again.",
-        )
-    return embedder

@@ -68,6 +68,10 @@ class Settings(BaseSettings):
     model_files: list[Path] = Field([], description="further models.toml files")
     embedder: str = Field("all-MiniLM-L6-v2", description="name of the embedding model")
     ruler: str = Field("all-MiniLM-L6-v2", description="the model whose tokenizer and limit the chunker counts with")
+    runtime: str | None = Field(
+        None,
+        description="what runs the embedder, such as onnx or llama.cpp:fp16; by default what doctor found the fastest",
+    )
     device: str | None = Field(None, description="cpu, cuda, cuda:1 …; the GPU where there is one by default")
     batch_tokens: int | None = Field(None, ge=256, description="padded tokens the embedder takes at a time")
     vectors_for: list[str] = Field(["*"], description="key patterns of the documents that get vectors, not BM25 alone")

@@ -18,7 +18,6 @@ from enrich.embedder import Embedder
 from enrich.memo import RUNTIMES, Embedding, Memo, VectorMemo
 from indexes.storage import Storage
 
-FLUSH: Final = 512  # texts embedded before their vectors are written to the memory
 PROBES: Final = 16  # vectors in a sample; a wrong pooling or prefix shows in each of them
 
 
@@ -32,7 +31,7 @@ def remember_vectors(
     texts: Mapping[str, str],
     done: Callable[[int, float], None] = lambda texts, seconds: None,
 ) -> None:
-    """Embed those texts whose vectors are not remembered, a few hundred at a time, so that a kill loses no more.
+    """Embed those texts whose vectors are not remembered, a window at a time: a kill loses no more.
 
     Args:
         texts: by memory key.
@@ -44,8 +43,9 @@ def remember_vectors(
         return
     storage.doubt_vectors()
     records = Memo(storage.memory(), RUNTIMES)
-    for start in range(0, len(missing), FLUSH):
-        keys = missing[start : start + FLUSH]
+    embedder.load()
+    for start in range(0, len(missing), embedder.window):
+        keys = missing[start : start + embedder.window]
         begun = time.perf_counter()
         _remember(memo, records, embedder, {key: texts[key] for key in keys})
         done(len(keys), time.perf_counter() - begun)

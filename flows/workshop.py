@@ -13,9 +13,10 @@ import msgspec
 from chunker.split import ChunkerSettings
 from chunker.split import fingerprint as chunker_fingerprint
 from chunker.tokens import Ruler
-from enrich.embedder import Embedder, open_embedder
+from enrich.embedder import Embedder
 from enrich.memo import RUNTIMES, Memo, VectorMemo, memory_key
 from enrich.models import ModelFolder, Registry, load_registry
+from flows.embedding import embedder_of, prove
 from flows.notes import NoteMaker, open_notes
 from flows.place import following, open_storage
 from flows.report import BuildReport, Failure, Progress, UnknownTokens
@@ -28,7 +29,7 @@ from indexes.catalog import Catalog, Row
 from indexes.evaluation.golden import load_golden
 from indexes.generation import Draft, Model, published_catalog
 from indexes.storage import Storage, as_store_error
-from parsers.errors import UsageError
+from parsers.errors import GateRefused, UsageError
 from parsers.registry import fingerprint
 
 # What a stage's rate is counted in, of the report's figures of work.
@@ -104,6 +105,8 @@ class Workshop:
         """Some of the rows with vectors that this build wrote."""
         self.no_vector = ""
         """What is wrong with the first vector that this build wrote and that is none; empty where all are."""
+        self.parity = "no vector was asked of the embedder"
+        """How its runtime proved itself."""
         self._recipes: dict[tuple[str, bool, tuple[str, ...]], str] = {}
 
     @cached_property
@@ -129,13 +132,18 @@ class Workshop:
     @cached_property
     def embedder(self) -> Embedder:
         """The embedder; its runtime is loaded with the first vector."""
-        return open_embedder(
-            self.settings.embedder,
-            self.registry,
-            self.models,
-            device=self.settings.device,
-            batch_tokens=self.settings.batch_tokens,
-        )
+        embedder = embedder_of(self.settings, self.settings.embedder, self.registry, self.models)
+        embedder.prove_by(self._prove)
+        return embedder
+
+    def _prove(self, embedder: Embedder) -> None:
+        """Have the runtime prove itself against the index; where the index has nothing yet, it makes the proof."""
+        built = self.published is not None and embedder.provenance.id in self.published.runtimes
+        try:
+            self.parity = prove(embedder, self.storage, self.settings.cache_dir, first=built or not self.continues)
+        except GateRefused as refusal:
+            self.report.checks["parity"] = f"refused: {refusal.message}"
+            raise
 
     @cached_property
     def ruler(self) -> Ruler:
@@ -266,6 +274,15 @@ class Workshop:
             self.draft.close()
         if "scratch" in self.__dict__:
             self.storage.scratch()
+
+    def forget_vectors(self) -> None:
+        """Forget what the runtimes of this build made; with it the probes, where no published index hangs on them."""
+        for runtime in sorted(
+            {*self.seen_runtimes, self.embedder.provenance.id} if not self.continues else {self.embedder.provenance.id}
+        ):
+            self.vectors.forget_runtime(runtime)
+        if not self.continues:
+            self.storage.drop_probes(self.embedder.fingerprint)
 
     def embeds(self, key: str) -> bool:
         """Whether a document gets vectors."""

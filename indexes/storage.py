@@ -8,6 +8,7 @@
       generations/G/lexical/00000012/        the BM25 index of revision 12; on S3 its files by content, and a list
       memory/                                what builds remember, by content (LanceDB)
       memory/vectors.doubted                 is there while vectors are remembered that no gate has seen
+      probes/F                               texts and vectors by which a runtime proves itself for fingerprint F
       evaluations/                           records of what was measured
       scratch/                               passing files of a running build; on S3 in a local cache folder
 
@@ -36,10 +37,10 @@ from indexes.s3_objects import S3Objects, refused
 from indexes.segments import Segments
 from parsers.errors import GateRefused, GristmillError, StoreError
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 POINTER: Final = "pointer.json"
 DOUBTED: Final = "memory/vectors.doubted"
-OWN: Final = ("pointer.json", "revisions", "generations", "memory", "evaluations", "scratch", "build.lock")
+OWN: Final = ("pointer.json", "revisions", "generations", "memory", "probes", "evaluations", "scratch", "build.lock")
 # A builder that is killed on S3 holds the index for so long, and whoever comes next watches its lease as long again.
 LEASE_SECONDS: Final = 60.0
 # Bytes that LanceDB may hold of its indexes and of its tables' descriptions; its own limits are some gigabytes.
@@ -278,6 +279,19 @@ class Storage:
     def vectors_doubted(self) -> bool:
         """Whether vectors were remembered that no gate has seen yet."""
         return self.objects.get(DOUBTED) is not None
+
+    def probes(self, fingerprint: str) -> bytes | None:
+        """What a runtime proves itself by for a model's fingerprint; None where no build has kept any."""
+        found = self.objects.get(f"probes/{fingerprint}")
+        return found[0] if found is not None else None
+
+    def keep_probes(self, fingerprint: str, data: bytes) -> None:
+        """Keep what a runtime proves itself by."""
+        self.objects.put(f"probes/{fingerprint}", data)
+
+    def drop_probes(self, fingerprint: str) -> None:
+        """Keep them no longer."""
+        self.objects.delete([f"probes/{fingerprint}"])
 
     def tables(self, generation: str) -> Any:
         """The LanceDB connection of a generation."""

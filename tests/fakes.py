@@ -19,9 +19,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from enrich import embedder
-from enrich.embedder import Provenance, Vectors
 from enrich.models import EmbedderModel
+from enrich.runtimes import RUNTIMES, Provenance, RuntimeKind, Vectors, Weights
 
 ALPHABETS = {"letters": string.ascii_lowercase, "vowels": "aeiou"}
 
@@ -35,7 +34,10 @@ class LettersRuntime:
 
     batches: ClassVar[list[list[list[int]]]] = []
 
-    def __init__(self, model: EmbedderModel, folder: Path, device: str | None = None) -> None:
+    def __init__(
+        self, model: EmbedderModel, weights: Weights, precision: str = "fp32", device: str | None = None
+    ) -> None:
+        folder = weights.place
         self._alphabet = (folder / "alphabet.txt").read_text(encoding="utf-8")
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
@@ -71,7 +73,7 @@ def install_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pa
         + _entry(root, "vowels", limit=32, query="query: ", passage="passage: "),
         encoding="utf-8",
     )
-    monkeypatch.setitem(embedder.RUNTIMES, "letters", LettersRuntime)
+    monkeypatch.setitem(RUNTIMES, "letters", RuntimeKind(LettersRuntime))
     monkeypatch.setattr(LettersRuntime, "batches", [])
     return toml, root
 

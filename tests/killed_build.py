@@ -33,7 +33,8 @@ import pytest
 from comparing import rows_of
 from fakes import LettersRuntime
 
-from enrich import embedder
+from enrich.embedder import WINDOW
+from enrich.runtimes import RUNTIMES, RuntimeKind
 from flows import build, vectors, workshop
 from flows.searching import published
 from flows.settings import load_settings
@@ -66,7 +67,7 @@ def run_build(settings: dict[str, Any], embedded: str, flush: int, lease: float)
         say("begun", os.getpid())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectors, "FLUSH", flush)
+        patch.setitem(WINDOW, "cpu", flush)
         patch.setattr(vectors, "_remember", remember)
         patch.setattr(workshop.Workshop, "__init__", begun)
         patch.setattr(storage, "LEASE_SECONDS", lease)
@@ -100,7 +101,7 @@ def child(job: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    embedder.RUNTIMES["letters"] = LettersRuntime
+    RUNTIMES["letters"] = RuntimeKind(LettersRuntime)
     read("x.md", b"# X\n\nX.\n")
     read("x.txt", b"X.\n")
     living: set[int] = set()

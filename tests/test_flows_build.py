@@ -13,7 +13,7 @@ from comparing import assert_equals_a_clean_build, rows
 from conftest import Workspace
 from fakes import LettersRuntime
 
-from flows import vectors
+from enrich.embedder import WINDOW
 from flows.glance import nothing_to_do
 from indexes.storage import Storage
 from parsers.errors import GateRefused, IndexBusy, SourceError, StoreError, UsageError
@@ -323,7 +323,7 @@ def test_a_broken_off_build_goes_on_from_the_last_finished_batch(
         return real(self, batch)
 
     monkeypatch.setattr(LettersRuntime, "encode", encode)
-    monkeypatch.setattr(vectors, "FLUSH", 1)
+    monkeypatch.setitem(WINDOW, "cpu", 1)
     with pytest.raises(KeyboardInterrupt):
         workspace.build(batch_documents=2)
     assert rows(workspace) == before

@@ -20,7 +20,8 @@ from test_flows_notes import FirstWords
 
 from chunker.chunk import document_id, embedded_text
 from chunker.split import split
-from flows import keeping, vectors
+from enrich.embedder import WINDOW
+from flows import keeping
 from flows.place import published
 from flows.planning import plan_build
 from flows.ruler import chunker_settings, open_ruler
@@ -473,7 +474,7 @@ def test_o27_every_step_is_found_in_old_and_new_readers(workspace: Workspace) ->
 def test_a_document_of_ten_thousand_chunks_across_many_batches(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "FLUSH", 3_000)
+    monkeypatch.setitem(WINDOW, "cpu", 3_000)
     text = "".join(f"## Part {n}\n\nHere word{n} stands.\n\n" for n in range(10_000))
     workspace.write("large.md", f"# Large\n\n{text}")
     workspace.write("small.md", "# Small\n\nA small one.\n")

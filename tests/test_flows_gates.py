@@ -13,7 +13,7 @@ import pytest
 from conftest import Workspace
 from fakes import LettersRuntime
 
-from enrich.embedder import Vectors
+from enrich.runtimes import Vectors
 from flows import stages
 from indexes import analysis
 from indexes.evaluation.record import kept_records

@@ -1,0 +1,174 @@
+"""Which runtime runs the embedder on this machine: the fastest of those that agree, measured once and remembered.
+
+Kept here: a runtime is chosen only after it agreed with the model's own weights in single precision; the choice holds
+for this machine and these versions of the libraries, and is no part of any fingerprint, so that a machine which chooses
+another runtime embeds nothing again.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from enrich import parity
+from enrich.conversion import convert
+from enrich.embedder import Embedder, fingerprint, open_embedder
+from enrich.models import EmbedderModel, ModelFolder, Registry
+from enrich.runtimes import RUNTIMES, Choice, choices, versions
+from parsers.errors import ModelError
+
+FOLDER: Final = ".chosen"  # below the root of the model folder
+ROUNDS: Final = 3
+TEXTS: Final = 48  # texts of a round
+TOKENS: Final = 180  # of each of them, special ones included: what chunks have
+QUANTIZED: Final = ("int8", "q8_0", "q4_k_m")  # not tried: on no model seen do they agree
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one runtime.
+
+    Attributes:
+        name: such as ``onnx:fp32``.
+        rate: texts a second, the median of some rounds; 0 where it does not agree or cannot run.
+        least: its least cosine with the model's own runtime.
+        problem: why it is out; empty where it agrees.
+    """
+
+    name: str
+    rate: float = 0.0
+    least: float = -1.0
+    problem: str = ""
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured on a machine.
+
+    Attributes:
+        runtime: the fastest that agrees.
+        machine: where, see :func:`machine`.
+        tried: every runtime.
+    """
+
+    runtime: str
+    machine: str
+    tried: list[Tried]
+
+
+def machine() -> str:
+    """This machine's processor, its number of cores, and the versions of the libraries that compute."""
+    names = sorted({library for kind in RUNTIMES.values() for library in kind.libraries})
+    listed = ", ".join(f"{name} {version}" for name, version in versions(names).items())
+    return f"{_processor()}, {os.cpu_count()} cores; {listed}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    wanted = ("model name", "flags")
+    found = {
+        name: next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "") for name in wanted
+    }
+    features = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in found["flags"].split()]
+    return " ".join([found["model name"] or platform.machine(), *features])
+
+
+def runtime_for(model: EmbedderModel, folder: ModelFolder) -> str | None:
+    """What was chosen for a model on this machine; None where nothing was, or its libraries have changed since."""
+    chosen = remembered(model, folder)
+    return chosen.runtime if chosen is not None else None
+
+
+def remembered(model: EmbedderModel, folder: ModelFolder) -> Chosen | None:
+    """What was measured for a model on this machine, with today's libraries."""
+    try:
+        chosen = msgspec.json.decode(_record(model, folder).read_bytes(), type=Chosen)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    known = {str(one) for one in choices(model)}
+    return chosen if chosen.machine == machine() and chosen.runtime in known else None
+
+
+def choose(
+    model: EmbedderModel, registry: Registry, folder: ModelFolder, device: str | None, say: Callable[[str], None]
+) -> Chosen:
+    """Convert the model for every runtime that is installed, measure those that agree, and remember the fastest.
+
+    Raises:
+        ModelError: when the model is missing.
+    """
+    own = open_embedder(model.name, registry, folder, runtime=str(choices(model)[0]), device=device)
+    chosen = parity.texts(own)
+    under = parity.conditions(own)
+    expected = parity.vectors_of(own, chosen, under)
+    racing: dict[str, Embedder] = {}
+    tried: dict[str, Tried] = {}
+    for one in choices(model):
+        name = str(one)
+        if one.precision in QUANTIZED:
+            continue
+        say(f"{model.name}: trying {name}")
+        try:
+            embedder = own if name == str(choices(model)[0]) else _opened(model, one, registry, folder, device)
+            found = parity.compare(
+                name, str(choices(model)[0]), chosen, parity.vectors_of(embedder, chosen, under), expected
+            )
+        except ModelError as error:
+            tried[name] = Tried(name=name, problem=error.message)
+            continue
+        tried[name] = Tried(name=name, least=found.min, problem=found.reason)
+        if found.passed:
+            racing[name] = embedder
+    for name, rate in rates(racing).items():
+        tried[name] = msgspec.structs.replace(tried[name], rate=round(rate, 2))
+    best = max(racing, key=lambda name: tried[name].rate)
+    result = Chosen(runtime=best, machine=machine(), tried=list(tried.values()))
+    _keep(_record(model, folder), result)
+    return result
+
+
+def rates(racing: dict[str, Embedder]) -> dict[str, float]:
+    """Texts a second of each embedder: the median of rounds in which they take turns on the same texts."""
+    seconds: dict[str, list[float]] = {name: [] for name in racing}
+    for turn in range(ROUNDS + 1):
+        for name, embedder in racing.items():
+            texts = sample(embedder, turn)
+            begun = time.perf_counter()
+            embedder.probe(texts, "passage")
+            if turn:  # the first warms up
+                seconds[name].append(time.perf_counter() - begun)
+    return {name: TEXTS / statistics.median(times) for name, times in seconds.items()}
+
+
+def sample(embedder: Embedder, turn: int) -> Sequence[str]:
+    """Ordinary texts of a chunk's length, others in each turn."""
+    return [parity.ordinary(embedder, TOKENS, turn * TEXTS + number) for number in range(TEXTS)]
+
+
+def _opened(model: EmbedderModel, one: Choice, registry: Registry, folder: ModelFolder, device: str | None) -> Embedder:
+    kind = RUNTIMES[one.runtime]
+    missing = [name for name in kind.libraries if not versions([name])]
+    if missing:
+        raise ModelError(f"{', '.join(missing)} is not installed")
+    if kind.converted:
+        convert(model, one, folder)
+    return open_embedder(model.name, registry, folder, runtime=str(one), device=device)
+
+
+def _record(model: EmbedderModel, folder: ModelFolder) -> Path:
+    return folder.root / FOLDER / f"{model.name}-{fingerprint(model)[:8]}.json"
+
+
+def _keep(path: Path, chosen: Chosen) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_suffix(f".{os.getpid()}")
+    whole.write_bytes(msgspec.json.format(msgspec.json.encode(chosen)))
+    whole.replace(path)
