@@ -69,7 +69,7 @@ class Runtime(Protocol):
         """What it is."""
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The pooled vectors, (n, dimension) in float32, of n lists of token ids with their special tokens."""
+        """The pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens."""
 
 
 # The model, the folder that holds its files, and the device that the caller wants (None: the best there is).
@@ -114,7 +114,7 @@ def fingerprint(model: EmbedderModel) -> str:
         "limit": model.limit,
         "normalize": model.normalize,
         "dimension": model.dimension,
-    }
+    } | ({"cut_from": model.cut_from} if model.cut_from else {})
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:32]
 
 
@@ -233,10 +233,12 @@ class Embedder:
         return vectors
 
     def _finished(self, given: Vectors, count: int) -> Vectors:
-        """Normalized as the model wants it; not a number throughout where the runtime gave the wrong shape or zero."""
+        """Cut and normalized as the model wants it; not a number throughout where the runtime gave the wrong shape or
+        zero."""
         vectors = np.array(given, dtype=np.float32)
-        if vectors.shape != (count, self.dimension):
+        if vectors.shape != (count, self.model.full):
             return np.full((count, self.dimension), np.nan, dtype=np.float32)
+        vectors = vectors[:, : self.dimension]
         if self.model.normalize:
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -163,6 +163,23 @@ def test_a_vector_by_hand(folder: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr().err == ""  # the library says nothing of weights that it misses
 
 
+def test_the_last_token_is_found_in_a_padded_batch(tmp_path: Path) -> None:
+    """Models such as Qwen3-Embedding take the vector of the end token, wherever in the batch that stands."""
+    rows = [(1.0, STRIPES)] * VOCABULARY
+    rows[PIECES.index("</s>")] = (1.0, CROSS)
+    (tmp_path / "tiny.bin").write_bytes(tiny(emb_word=(1, VOCABULARY * WIDTH, q4(rows))))
+    folder = tmp_path / "tiny"
+    convert(tmp_path / "tiny.bin", folder)
+    pooling = {"word_embedding_dimension": WIDTH, "pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    model = entry(folder, pooling="lasttoken", limit=6, query_prefix="b ")
+    embedder = open_embedder(model.name, Registry([model]), ModelFolder(folder.parent), device="cpu")
+    for kind in ("passage", "query"):
+        given = embedder.encode(["a", "a b a", "a b a b a b a"], kind)  # type: ignore[arg-type]
+        assert given.truncated.tolist() == [False, False, True]
+        np.testing.assert_allclose(given.vectors, [np.repeat([1.0, -1.0], 16) / np.sqrt(32)] * 3, atol=1e-6)
+
+
 def test_every_number_is_the_scale_times_its_half(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     rows = [
