@@ -387,7 +387,7 @@ def test_chinese_and_german_questions_find_their_passage(e5: Embedder) -> None:
 def test_the_prefix_matters(e5: Embedder) -> None:
     as_query, as_passage = e5.encode(PASSAGES, "query"), e5.encode(PASSAGES)
     alike = (as_query.vectors * as_passage.vectors).sum(axis=1)
-    assert alike.max() < 0.999
+    assert alike.max() < 0.99  # measured: 0.932 to 0.987
     assert e5.count("Hello world", "query") == len(["<s>", "▁que", "ry", ":", "▁Hello", "▁world", "</s>"])
 
 
