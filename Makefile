@@ -82,6 +82,8 @@ bench: models ## Measure again what the README claims (an hour and more); DATA=f
 	@$(BIN)/python tests/benchmarks/cutting.py $(DATA)/corpora/ancient-history/books
 	@$(BIN)/python tests/benchmarks/citations.py $(DATA)/corpora/ancient-history/books
 	@$(BIN)/python tests/benchmarks/chunking.py $(DATA)/bench/chunking --work .bench
+	@$(BIN)/gristmill models fetch multilingual-e5-small-4bit
+	@$(BIN)/python tests/benchmarks/embedders.py $(DATA)/bench/chunking .bench/embedders
 	@$(BIN)/python tests/benchmarks/throughput.py $(DATA)/corpora/ancient-history/books --work .bench
 	@$(BIN)/python tests/benchmarks/scale.py
 	@$(BIN)/python tests/benchmarks/churn.py --work .bench

@@ -69,7 +69,7 @@ def fingerprint(model: EmbedderModel) -> str:
         "limit": model.limit,
         "normalize": model.normalize,
         "dimension": model.dimension,
-    }
+    } | ({"cut_from": model.cut_from} if model.cut_from else {})
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:32]
 
 
@@ -275,10 +275,12 @@ class Embedder:
         return np.concatenate([np.asarray(part, dtype=np.float32) for part in parts])
 
     def _finished(self, given: Vectors, count: int) -> Vectors:
-        """Normalized as the model wants it; not a number throughout where the runtime gave the wrong shape or zero."""
+        """Cut and normalized as the model wants it; not a number throughout where the runtime gave the wrong shape or
+        zero."""
         vectors = np.array(given, dtype=np.float32)
-        if vectors.shape != (count, self.dimension):
+        if vectors.shape != (count, self.model.full):
             return np.full((count, self.dimension), np.nan, dtype=np.float32)
+        vectors = vectors[:, : self.dimension]
         if self.model.normalize:
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

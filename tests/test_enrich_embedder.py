@@ -17,8 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enrich import embedder as policy
-from enrich.embedder import Embedder, Provenance, TokenCutter, Vectors, batches, fingerprint, open_embedder
+from enrich import tokens
+from enrich.embedder import Embedder, batches, fingerprint, open_embedder
 from enrich.models import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, default_root, load_registry
+from enrich.runtimes import RUNTIMES, OutOfMemory, Provenance, RuntimeKind, Vectors, Weights
+from enrich.tokens import TokenCutter
 from parsers.errors import ModelError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,7 +122,7 @@ def test_unknown_tokens_are_counted_beyond_the_limit_too(letters: Embedder) -> N
 
 
 def test_counts_load_no_runtime(letters: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(policy.RUNTIMES, "letters", lambda *_: pytest.fail("the runtime was loaded"))
+    monkeypatch.setitem(RUNTIMES, "letters", RuntimeKind(lambda *_: pytest.fail("the runtime was loaded")))
     np.testing.assert_array_equal(letters.counts(["abc", "ab" * 100]), [4, 102])
     assert letters.count("") == 2
     assert len(letters.fingerprint) == 32
@@ -153,7 +156,7 @@ def test_a_long_text_counts_the_same_block_by_block(tokenizer_file: Path, text: 
     cutter = TokenCutter(tokenizer_file, 64)
     (whole,) = cutter.cut([text])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy, "BLOCK", block)
+        patch.setattr(tokens, "BLOCK", block)
         (blocks,) = cutter.cut([text])
     assert blocks == whole
 
@@ -174,7 +177,7 @@ def test_a_limit_without_room_is_refused(tokenizer_file: Path) -> None:
 
 @given(lengths=st.lists(st.integers(1, 300), max_size=60), budget=st.integers(1, 2000))
 def test_batches_hold_every_row_once_within_the_budget(lengths: list[int], budget: int) -> None:
-    plan = list(batches(lengths, budget))
+    plan = list(batches(lengths, lambda: budget))
     assert sorted(row for batch in plan for row in batch) == list(range(len(lengths)))
     assert all(len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget for batch in plan)
     order = [lengths[row] for batch in plan for row in batch]
@@ -185,13 +188,13 @@ def test_batches_hold_every_row_once_within_the_budget(lengths: list[int], budge
 # --- a runtime that goes wrong
 
 
-def faulty(encode: Callable[[Sequence[Sequence[int]]], Vectors]) -> policy.Loader:
+def faulty(encode: Callable[[Sequence[Sequence[int]]], Vectors]) -> RuntimeKind:
     class Faulty(LettersRuntime):
         def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
             LettersRuntime.batches.append([list(ids) for ids in batch])
             return encode(batch)
 
-    return Faulty
+    return RuntimeKind(Faulty)
 
 
 def test_a_vector_that_is_wrong_in_a_batch_and_right_alone_is_taken(
@@ -203,7 +206,7 @@ def test_a_vector_that_is_wrong_in_a_batch_and_right_alone_is_taken(
             vectors[1, 3] = np.inf
         return vectors
 
-    monkeypatch.setitem(policy.RUNTIMES, "letters", faulty(in_a_batch_wrong))
+    monkeypatch.setitem(RUNTIMES, "letters", faulty(in_a_batch_wrong))
     vectors = opened().encode(["a", "b", "c"]).vectors
     np.testing.assert_allclose(vectors, np.full((3, 26), 26**-0.5), rtol=1e-6)
     assert [len(batch) for batch in LettersRuntime.batches] == [3, 1]
@@ -226,7 +229,7 @@ def test_a_vector_that_stays_wrong_is_never_returned(
     monkeypatch: pytest.MonkeyPatch,
     encode: Callable[[Sequence[Sequence[int]]], Vectors],
 ) -> None:
-    monkeypatch.setitem(policy.RUNTIMES, "letters", faulty(encode))
+    monkeypatch.setitem(RUNTIMES, "letters", faulty(encode))
     with pytest.raises(ModelError, match=r"letters on letters .* no finite vector of 26 numbers .* 3 tokens"):
         opened().encode(["a", "b"])
     assert [len(batch) for batch in LettersRuntime.batches] == [2, 1]
@@ -237,12 +240,12 @@ def test_a_runtime_is_loaded_once_by_many_threads(
 ) -> None:
     loads = []
 
-    def slow(model: EmbedderModel, folder: Path, device: str | None) -> LettersRuntime:
+    def slow(model: EmbedderModel, weights: Weights, precision: str, device: str | None) -> LettersRuntime:
         loads.append(device)
         time.sleep(0.05)
-        return LettersRuntime(model, folder, device)
+        return LettersRuntime(model, weights, precision, device)
 
-    monkeypatch.setitem(policy.RUNTIMES, "letters", slow)
+    monkeypatch.setitem(RUNTIMES, "letters", RuntimeKind(slow))
     embedder = opened(device="cpu")
     threads = [threading.Thread(target=embedder.encode, args=(["abc", "d" * n],)) for n in range(1, 6)]
     for thread in threads:
@@ -299,7 +302,7 @@ def test_provenance_has_an_id_of_its_parts(letters: Embedder) -> None:
 
 
 def test_unknown_names_list_the_known_ones(opened: Callable[..., Embedder]) -> None:
-    with pytest.raises(ModelError, match=r"unknown model 'leters'\. Known: .*letters, vowels"):
+    with pytest.raises(ModelError, match=r"unknown model 'leters'\. Known: .*letters, .*vowels"):
         opened("leters")
     with pytest.raises(ModelError, match=r"no runtime 'sentence-transformers' for letters\. Known: letters\."):
         opened(runtime="sentence-transformers")

@@ -100,6 +100,7 @@ def test_built_in_models_are_whole() -> None:
     known = {model.name: model for model in load_registry()}
     assert set(known) == {
         "all-MiniLM-L6-v2",
+        "multilingual-e5-small-4bit",
         "Qwen2.5-Coder-0.5B-Instruct",
         "Qwen2.5-Coder-1.5B-Instruct",
         "SmolLM2-135M-Instruct",
@@ -132,7 +133,7 @@ def test_unknown_model_names_the_known_ones() -> None:
 
 def test_a_model_of_the_other_kind_is_refused() -> None:
     registry = load_registry()
-    with pytest.raises(ModelError, match=r"is no embedder\. Known: all-MiniLM-L6-v2\.$"):
+    with pytest.raises(ModelError, match=r"is no embedder\. Known: all-MiniLM-L6-v2, multilingual-e5-small-4bit\.$"):
         registry.embedder("SmolLM2-135M-Instruct")
     with pytest.raises(ModelError, match=r"is no language model\. Known: Qwen"):
         registry.llm(DEFAULT_EMBEDDER)

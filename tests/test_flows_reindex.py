@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Workspace
 
 from enrich.models import ModelFolder, load_registry
 from flows.build import BuildOptions, build
 from flows.reindex import ReindexOptions, reindex
 from flows.searching import open_searcher
 from flows.settings import Settings, load_settings
+from indexes.storage import Storage
 from parsers.errors import UsageError
 
 REGISTRY = Path(__file__).resolve().parent.parent / "enrich/models.toml"
@@ -76,3 +78,21 @@ def test_a_text_over_the_new_limit_is_refused_before_any_work_and_can_be_cut_aga
     assert report["chunks"]["total"] > first["chunks"]["total"]
     after = build(swapped, BuildOptions(quiet=True))
     assert not after["published"], "builds follow the ruler too"
+
+
+def test_a_swap_to_shorter_vectors_of_the_same_model_and_back(workspace: Workspace) -> None:
+    """The name with a dimension is a model like any other to builds, gates, the pointer and searches."""
+    toml = Path(workspace.models["model_files"][0])
+    toml.write_text(toml.read_text(encoding="utf-8").replace('name = "letters"', 'name = "letters"\nmatryoshka = [13]'))
+    workspace.write("pump.md", PUMP)
+    workspace.write("store.md", STORE)
+    first = workspace.build()
+    for name, dimension in (("letters@13", 13), ("letters", 26)):
+        own = workspace.settings(embedder=name)
+        report = reindex(own, ReindexOptions(embedder=name, quiet=True))
+        assert report["chunks"]["total"] == first["chunks"]["total"]
+        pointer = Storage(str(workspace.index)).pointer()
+        assert pointer is not None and (pointer.embedder, pointer.dimension) == (name, dimension)
+        again = workspace.build(embedder=name)
+        assert not again["published"] and again["work"]["embedded"] == 0
+        assert open_searcher(own, "dense").search("keep it cold", "dense", k=1)[0].key == "store.md"
