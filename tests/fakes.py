@@ -13,12 +13,13 @@ import string
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from enrich.embedder import Embedder
 from enrich.models import EmbedderModel
 from enrich.runtimes import RUNTIMES, Provenance, RuntimeKind, Vectors, Weights
 
@@ -29,7 +30,7 @@ class LettersRuntime:
     """Counts letters in token ids.
 
     ``LettersRuntime.batches`` lists every batch of token ids that any of them was given since the last
-    :func:`install_letters`: what it holds is the work that was done.
+    :func:`install_letters`, but for those by which it proves itself: what it holds is the work that was done.
     """
 
     batches: ClassVar[list[list[list[int]]]] = []
@@ -75,6 +76,15 @@ def install_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pa
     )
     monkeypatch.setitem(RUNTIMES, "letters", RuntimeKind(LettersRuntime))
     monkeypatch.setattr(LettersRuntime, "batches", [])
+    real = Embedder.probe
+
+    def unseen(self: Embedder, *given: Any) -> Vectors:
+        before = len(LettersRuntime.batches)
+        vectors = real(self, *given)
+        del LettersRuntime.batches[before:]
+        return vectors
+
+    monkeypatch.setattr(Embedder, "probe", unseen)
     return toml, root
 
 

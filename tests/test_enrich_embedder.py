@@ -16,11 +16,10 @@ from fakes import LettersRuntime, install_letters, pairs_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrich import embedder as policy
 from enrich import tokens
 from enrich.embedder import Embedder, batches, fingerprint, open_embedder
 from enrich.models import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, default_root, load_registry
-from enrich.runtimes import RUNTIMES, OutOfMemory, Provenance, RuntimeKind, Vectors, Weights
+from enrich.runtimes import RUNTIMES, Provenance, RuntimeKind, Vectors, Weights
 from enrich.tokens import TokenCutter
 from parsers.errors import ModelError
 
@@ -304,7 +303,7 @@ def test_provenance_has_an_id_of_its_parts(letters: Embedder) -> None:
 def test_unknown_names_list_the_known_ones(opened: Callable[..., Embedder]) -> None:
     with pytest.raises(ModelError, match=r"unknown model 'leters'\. Known: .*letters, .*vowels"):
         opened("leters")
-    with pytest.raises(ModelError, match=r"no runtime 'sentence-transformers' for letters\. Known: letters\."):
+    with pytest.raises(ModelError, match=r"no runtime 'sentence-transformers' for letters\. Known: letters:fp32\."):
         opened(runtime="sentence-transformers")
 
 

@@ -61,7 +61,7 @@ def test_a_first_build_publishes_and_answers(workspace: Workspace) -> None:
     assert report["published"] and report["revision"] == 1
     assert report["documents"]["added"] == 4
     assert report["work"]["embedded"] == report["chunks"]["total"] == len(rows(workspace))
-    assert set(report["checks"]) == {"stores", "fingerprint", "vectors", "removals", "failures", "text"}
+    assert set(report["checks"]) == {"stores", "fingerprint", "parity", "vectors", "removals", "failures", "text"}
     assert workspace.search("ERR_TIMEOUT_42")[0].key == "plain.txt"
     for text, key in (("bay 4", "north/readme.md"), ("bay 9", "south/readme.md")):
         assert workspace.search(text, "bm25")[0].key == key

@@ -83,11 +83,11 @@ def test_a_text_over_the_new_limit_is_refused_before_any_work_and_can_be_cut_aga
 def test_a_swap_to_shorter_vectors_of_the_same_model_and_back(workspace: Workspace) -> None:
     """The name with a dimension is a model like any other to builds, gates, the pointer and searches."""
     toml = Path(workspace.models["model_files"][0])
-    toml.write_text(toml.read_text(encoding="utf-8").replace('name = "letters"', 'name = "letters"\nmatryoshka = [13]'))
+    toml.write_text(toml.read_text(encoding="utf-8").replace('name = "letters"', 'name = "letters"\nmatryoshka = [24]'))
     workspace.write("pump.md", PUMP)
     workspace.write("store.md", STORE)
     first = workspace.build()
-    for name, dimension in (("letters@13", 13), ("letters", 26)):
+    for name, dimension in (("letters@24", 24), ("letters", 26)):
         own = workspace.settings(embedder=name)
         report = reindex(own, ReindexOptions(embedder=name, quiet=True))
         assert report["chunks"]["total"] == first["chunks"]["total"]
