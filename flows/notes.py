@@ -8,13 +8,30 @@ from typing import Final, Protocol
 
 import msgspec
 
-from enrich.context import Window
+from enrich.context import Window, WindowSettings
 from enrich.extractive import extractive
 from enrich.llm import NOTES_VERSION, NoteWriter
 from enrich.memo import memory_key
 from enrich.models import ModelFolder, find_llm, load_registry
 from enrich.note import Note
 from flows.settings import Settings
+
+
+def window_settings(settings: Settings) -> WindowSettings:
+    """How much of a document stands around a chunk."""
+    document = settings.note_document if asks_for_documents(settings) else 0
+    return WindowSettings(neighbours=settings.note_neighbours, document=document)
+
+
+def window_recipe(settings: Settings) -> str:
+    """What decides the windows of a document, beside the document."""
+    document = f":{settings.note_document}" if asks_for_documents(settings) else ""
+    return f"{settings.note_neighbours}{document}"
+
+
+def asks_for_documents(settings: Settings) -> bool:
+    """Whether documents are to stand whole in the prompts; extractive notes have none."""
+    return settings.notes == "llm" and settings.note_window == "document"
 
 
 class NoteMaker(Protocol):
@@ -96,6 +113,7 @@ class LLMNotes:
         self._writer = NoteWriter(
             LlamaRuntime(
                 path,
+                document=window_settings(settings).document,
                 threads=settings.llm_threads or os.cpu_count() or 1,
                 gpu_layers=settings.llm_gpu_layers,
                 weights=model.files_of("weights")[0].sha256,

@@ -78,6 +78,12 @@ class Settings(BaseSettings):
     llm_gpu_layers: int = Field(0, ge=-1, description="layers of the LLM on a GPU, -1 for all")
     notes_limit: int | None = Field(None, ge=0, description="notes asked of the LLM in one build; the rest waits")
     note_neighbours: int = Field(200, ge=0, description="characters of text before and after a chunk in its prompt")
+    note_window: Literal["section", "document"] = Field(
+        "section", description="what of its document stands in a chunk's prompt: its section's outline, or all of it"
+    )
+    note_document: int = Field(
+        24_000, ge=1, description="characters up to which a document stands whole in the prompts, with that window"
+    )
     note_reserve: int = Field(40, ge=0, description="tokens of a chunk's budget kept free for a note")
     overlap: int = Field(
         0, ge=0, le=128, description="tokens of whole sentences that a chunk repeats from the one before it"

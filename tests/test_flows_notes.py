@@ -43,6 +43,10 @@ class FirstWords:
     def __init__(self, path: Path, **settings: object) -> None:
         self.fingerprint = "first words"
         self.provenance: Mapping[str, str] = {}
+        self.parallel = 1
+
+    def cancel(self) -> None:
+        raise AssertionError("nobody asks several at a time")
 
     def room(self, prompt: Prompt) -> int:
         return 1_000
@@ -94,6 +98,20 @@ def test_a_wider_window_asks_again(noted: Workspace) -> None:
     noted.build()
     report = noted.build(note_neighbours=20)
     assert report["work"]["notes"] > 0 and report["work"]["parsed"] == report["work"]["chunked"] == 0
+
+
+def test_whole_documents_stand_in_the_prompts_on_request_and_longer_ones_keep_their_notes(noted: Workspace) -> None:
+    noted.write("long.md", "# Long\n\nThe valve number 7 opens each day.\n\n" + "# Code\n\n" + "x = 1\n\n" * 99)
+    noted.build()
+    del FirstWords.prompts[:]
+    flags = {"note_window": "document", "note_document": 200}
+    report = noted.build(**flags)
+    assert report["work"]["notes"] == 2 and report["work"]["parsed"] == report["work"]["chunked"] == 0
+    assert report["notes_by_section"] == 1
+    assert {prompt.shared for prompt in FirstWords.prompts} == {FirstWords.prompts[0].shared}
+    assert GUIDE.strip() in FirstWords.prompts[0].shared and FirstWords.prompts[0].whole
+    assert noted.build(**flags)["work"] == NOTHING
+    assert noted.build()["work"]["notes"] == 0  # those of before are remembered
 
 
 def test_an_edited_sentence_renews_the_notes_whose_window_holds_it(noted: Workspace) -> None:
