@@ -24,7 +24,7 @@ from parsers.document import ROOT, Document, left_out
 DEFAULT_TEMPLATE: Final = "note-2"
 DOCUMENT_TEMPLATE: Final = "document-1"  # for windows with a whole document
 MARKS: Final = ("document", "passage")  # the names of all templates' marks
-EDGE: Final = 90  # code points of a passage's beginning and of its end, where the document around it stands whole
+EDGE: Final = 64  # code points of a passage's beginning and of its end, where the document around it stands whole
 OPENING: Final = 240  # code points; a longer first sentence says too much to stand in a note
 NARROWEST: Final = 200  # code points; a shorter passage is not cut again
 

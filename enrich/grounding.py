@@ -19,7 +19,19 @@ import msgspec
 from chunker.sentences import sentences
 from enrich.context import Window
 from enrich.orders import without_orders
-from enrich.words import CONTENT, GENERIC, PARTS, WORD, content, fold, language, number, possessor, related
+from enrich.words import (
+    CONTENT,
+    GENERIC,
+    PARTS,
+    WORD,
+    content,
+    fold,
+    language,
+    number,
+    other_script,
+    possessor,
+    related,
+)
 
 # Of a note's content words, how many must stand in the passage or its headings; one may always be missing. Of 21 notes
 # of a 0.5B model read by eye, those below it were wrong or about the neighbouring text, with one exception.
@@ -73,6 +85,8 @@ def grounded(note: str, window: Window) -> str:
             return (
                 f"names what is not there; {name!r} stands neither in the passage, nor around it, nor in the headings"
             )
+    if other_script(note, calm.text):
+        return "in another language; its letters are not those of the passage"
     spoken, asked = language(note), language(calm.text)
     if spoken and asked and spoken != asked:
         return f"in another language; {spoken!r}, and the passage is in {asked!r}"

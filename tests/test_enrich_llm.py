@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
-import platformdirs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -336,18 +334,6 @@ def test_a_change_of_the_rules_raises_their_version(shared):
 
 
 # With a real model.
-
-
-@pytest.fixture(scope="module")
-def gguf() -> Path:
-    """The default LLM in the model folder, or the GGUF that GRISTMILL_LLM names."""
-    pytest.importorskip("llama_cpp", reason="needs llama-cpp-python, which is not installed")
-    folder = Path(os.environ.get("GRISTMILL_MODELS_DIR", platformdirs.user_cache_path("gristmill") / "models"))
-    named = os.environ.get("GRISTMILL_LLM", "Qwen2.5-Coder-0.5B-Instruct")
-    path = Path(named) if named.endswith(".gguf") else next((folder / named).glob("*.gguf"), None)
-    if path is None or not path.is_file():
-        pytest.skip(f"needs the model {named} in the model folder, which is not there")
-    return path
 
 
 def prompt_of(section: str, text: str) -> Prompt:

@@ -25,10 +25,12 @@ from flows.settings import load_settings, prepare_environment, prepare_llm
 prepare_environment()
 prepare_llm()
 
+import msgspec  # noqa: E402
+
 from chunker.split import split  # noqa: E402
 from enrich.context import Window, Windows, WindowSettings  # noqa: E402
 from enrich.llama_runtime import LlamaRuntime  # noqa: E402
-from enrich.llm import NoteWriter  # noqa: E402
+from enrich.llm import CONTEXT, NoteWriter, document_tokens  # noqa: E402
 from enrich.models import ModelFolder, find_llm, load_registry  # noqa: E402
 from enrich.note import Note  # noqa: E402
 from flows.ruler import chunker_settings, open_ruler  # noqa: E402
@@ -36,14 +38,14 @@ from parsers.document import Document  # noqa: E402
 from parsers.registry import read  # noqa: E402
 
 NOUNS = ("valve", "gauge", "boiler", "hinge", "lever", "crank", "piston", "flange", "rivet", "spring")
-CHARACTERS = 4  # of English, a token
+CHARACTERS = 4.4  # of English, a token
 PARAGRAPH = 1200  # characters of a generated section
 
 
 def main() -> None:
     arguments = _arguments()
     settings = load_settings(llm=arguments.llm)
-    document = _document(arguments.text, arguments.tokens * CHARACTERS)
+    document = _document(arguments.text, round(arguments.tokens * CHARACTERS))
     title = document.title or "A book"
     chunks = split(document, title, open_ruler(settings), chunker_settings(settings))
     some = chunks[:: max(1, len(chunks) // arguments.chunks)][: arguments.chunks]
@@ -59,27 +61,33 @@ def main() -> None:
 
     outline = [bare.of(chunk) for chunk in some]
     _asked(writer, outline[:1])  # loads the model
+    writer.counts.clear()
     _, alone = _asked(writer, outline)
+    asked_again = [writer.counts["retried"]]
     before = _peak()
     windows = [whole.of(chunk) for chunk in some]
     prompt = writer.prompt(windows[0])
     clock = _Clock()
     runtime.generate(prompt, 1)
     evaluation = clock.read()
+    writer.counts.clear()
     notes, own = _asked(writer, windows)
+    asked_again.append(writer.counts["retried"])
     again, _ = _asked(writer, windows[::-1])
-    left = runtime.room(prompt)
+    room = CONTEXT + document_tokens(len(prompt.shared))
+    tokens = room - runtime.room(msgspec.structs.replace(prompt, rest="", ask=""))
     print(
         json.dumps(
             {
                 "llm": model.name,
                 "document_characters": len(document.text),
-                "tokens_left_for_an_answer": left,
+                "tokens_of_the_shared_part": tokens,
                 "chunks": len(some),
                 "outline_only_a_chunk": _shares(alone, len(some)),
                 "one_evaluation_of_the_document": _shares(evaluation, 1),
                 "whole_document_a_chunk": _shares(own, len(some)),
                 "ratio": {name: round(own[name] / alone[name], 2) for name in own},
+                "second_tries": {"outline_only": asked_again[0], "whole": asked_again[1]},
                 "outcomes": dict(Counter(note.outcome for note in notes)),
                 "equal_in_reverse_order": sum(a == b for a, b in zip(notes, again[::-1], strict=True)),
                 "peak_mb": {"outline_only": before, "whole": _peak()},
@@ -141,7 +149,7 @@ def _sections(length: int) -> Iterator[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, help="a text file; a document is generated without one")
-    parser.add_argument("--tokens", type=int, default=6000, help="of the document, counted as four characters each")
+    parser.add_argument("--tokens", type=int, default=6000, help="of the document, roughly")
     parser.add_argument("--chunks", type=int, default=6, help="how many of its chunks are asked for")
     parser.add_argument("--llm", help="a model of the registry or the path of a GGUF")
     return parser.parse_args()
