@@ -98,7 +98,7 @@ class LlamaRuntime:
 
     @property
     def parallel(self) -> int:
-        """One: decoded together, prompts would change each other's last digits, so notes would depend on their order."""
+        """One: decoded together, prompts change each other's last digits, so notes would depend on their order."""
         return 1
 
     def cancel(self) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any, Final, TypeVar
@@ -148,7 +149,8 @@ class PatientClient:
 
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, client: httpx.AsyncClient) -> None:
     """Close the connections and end the loop."""
-    asyncio.run_coroutine_threadsafe(client.aclose(), loop).result()
+    with suppress(TimeoutError):
+        asyncio.run_coroutine_threadsafe(client.aclose(), loop).result(5)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

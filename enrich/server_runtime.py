@@ -32,7 +32,7 @@ BYTES: Final = 2  # of UTF-8, at least, in a token of running text; where the se
 
 # `<` before what may be a control token up to `>`, or before a bar; `[` before a word in capitals. Our own marks stay.
 _CONTROL: Final = re.compile(
-    rf"(?:<(?!/?(?:{'|'.join(MARKS)})>)(?=[|｜]|[^\s<>]{{1,60}}>)|\[(?=/?[A-Z][A-Z_]{{1,40}}\]))"
+    rf"(?:<(?!/?(?:{'|'.join(MARKS)})>)(?=[|｜]|[^\s<>]{{1,60}}>)|\[(?=/?[A-Z][A-Z_]{{1,40}}\]|control_\d))"
 )
 _NARROWER: Final = frozenset({400, 413, 422, 500})  # with words about the context
 _TOO_LONG: Final = re.compile(

@@ -14,10 +14,11 @@ import s3server
 from fakes import install_letters, pairs_tokenizer
 from hypothesis import settings as hypothesis
 
-from flows.settings import Settings, load_settings, prepare_environment
+from flows.settings import Settings, load_settings, prepare_environment, prepare_llm
 
 ROOT = Path(__file__).resolve().parent.parent
 prepare_environment()
+prepare_llm()  # or an answer of the real LLM takes half a minute on shared cores
 # The same examples in every run, so that a change is judged by what it changed; to look further, run with
 # HYPOTHESIS_PROFILE=explore.
 hypothesis.register_profile("same", derandomize=True)
