@@ -5,8 +5,9 @@
 One document of so many tokens, of a text file or generated. Of its chunks a few, spread over it, are asked for three
 times: with nothing but their headings ("outline only"), with the whole document, and with it once more in reverse
 order. The evaluation of the document is timed by itself. Processor seconds are printed beside those of the clock, since
-they tell the same on a busy machine. Aimed at: a chunk costs at most 1.2 times the outline-only seconds, after one evaluation
-of the document. `--once` asks no second time after a rejected answer, so both kinds are asked equally often.
+they tell the same on a busy machine. Aimed at: a chunk costs at most 1.2 times the outline-only seconds, after one
+evaluation of the document. `--once` asks no second time after a rejected answer, so that both kinds are asked equally
+often.
 """
 
 from __future__ import annotations
