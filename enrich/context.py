@@ -2,7 +2,8 @@
 
 Kept here: a prompt is a function of the template and the window alone; the window holds the titles above and beside
 the chunk and a fixed number of characters of neighbouring text within its section, so an edit renews the notes whose
-window holds it and no others; and nothing in a document can close a mark of the prompt or open one.
+window holds it and no others (where the whole document is asked for, each of its notes); and nothing in a document can
+close a mark of the prompt or open one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from chunker.sentences import sentences
 from parsers.document import ROOT, Document, left_out
 
 DEFAULT_TEMPLATE: Final = "note-2"
+DOCUMENT_TEMPLATE: Final = "document-1"  # for windows with a whole document
+MARKS: Final = ("document", "passage")  # the names of all templates' marks
+EDGE: Final = 64  # code points of a passage's beginning and of its end, where the document around it stands whole
 OPENING: Final = 240  # code points; a longer first sentence says too much to stand in a note
 NARROWEST: Final = 200  # code points; a shorter passage is not cut again
 
@@ -32,11 +36,13 @@ class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
         neighbours: code points of text before the chunk, and as many after it.
         siblings: how many titles of sections beside the chunk's own, the nearest ones.
         title: code points of each title; what is longer is cut at white space.
+        document: code points up to which a document stands whole in its chunks' prompts; 0 for never.
     """
 
     neighbours: int = 200
     siblings: int = 6
     title: int = 80
+    document: int = 0
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,6 +56,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         text: the chunk's text.
         opening: the first sentence of the section where it does not stand in the chunk, of a document without
             sections none; it goes into extractive notes only, never into a prompt.
+        document: the whole text of the document without the parts left out of the index, where that was asked for and
+            is not too long; empty otherwise.
     """
 
     title: str
@@ -59,6 +67,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     before: str = ""
     after: str = ""
     opening: str = ""
+    document: str = ""
 
 
 class Windows:
@@ -78,6 +87,8 @@ class Windows:
         self._below = document.children()
         self._sections = {node.extent: index for index, node in enumerate(document.nodes) if node.kind == "section"}
         self._edges = self._boundaries()
+        self.whole: Final = self._whole()
+        """The document's text, where it stands whole in the prompts; empty where it does not."""
         self._siblings: dict[int, tuple[str, ...]] = {}
         self._openings: dict[int, tuple[int, str]] = {}
 
@@ -94,7 +105,21 @@ class Windows:
             after=after,
             text=chunk.text,
             opening=self._opening(section, chunk),
+            document=self.whole,
         )
+
+    def _whole(self) -> str:
+        """The text without what is left out of the index; empty where it is longer than the settings allow."""
+        if not self._settings.document:
+            return ""
+        text, position, pieces = self._document.text, 0, []
+        for node, reason in zip(self._document.nodes, self._reasons, strict=True):
+            start, end = node.extent
+            if reason is not None and end > position:
+                pieces.append(text[position : max(position, start)])
+                position = end
+        whole = "".join([*pieces, text[position:]]).strip()
+        return whole if len(whole) <= self._settings.document else ""
 
     def _boundaries(self) -> list[int]:
         """Where sections and left-out parts begin and end; neighbouring text stops there."""
@@ -166,8 +191,12 @@ def window(document: Document, title: str, chunk: Chunk, settings: WindowSetting
 def narrowed(window: Window) -> Iterator[Window]:
     """Narrower and narrower windows, for an LLM whose context does not take a whole one.
 
-    First without neighbouring text, then without the titles beside it, then with half of the passage, and so on.
+    First without the whole document, then without neighbouring text, then without the titles beside it, then with half
+    of the passage, and so on.
     """
+    if window.document:
+        window = msgspec.structs.replace(window, document="")
+        yield window
     window = msgspec.structs.replace(window, before="", after="")
     yield window
     window = msgspec.structs.replace(window, siblings=())
@@ -183,10 +212,12 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         instructions: the same for every prompt of a template.
-        shared: what the chunks of one section have in common; evaluated once for them by a runtime that can.
+        shared: what the chunks of one section have in common, or those of one document where it stands whole in it;
+            evaluated once for them by a runtime that can.
         rest: what is this chunk's own; evaluated once for both tries.
         ask: what is asked; with ``shared`` and ``rest`` before it, one message.
         again: stands in for ``ask`` at the second try, after a note was rejected; empty where there is none.
+        whole: whether ``shared`` holds a whole document, for which a runtime makes room.
     """
 
     instructions: str
@@ -194,6 +225,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     rest: str
     ask: str
     again: str = ""
+    whole: bool = False
 
 
 class Template:
@@ -207,6 +239,7 @@ class Template:
 
     def __init__(self, name: str, source: str) -> None:
         self.name = name
+        self.source = source
         self.fingerprint = f"{name}:{hashlib.sha256(source.encode()).hexdigest()[:16]}"
         pieces = re.split(r"^=== (\w+)\n", source, flags=re.MULTILINE)
         self._parts = {part: body.strip() for part, body in zip(pieces[1::2], pieces[2::2], strict=True)}
@@ -223,6 +256,7 @@ class Template:
             rest=_fill(self._parts["rest"], fields) + "\n\n",
             ask=self._parts["ask"],
             again=self._parts["again"],
+            whole=bool(window.document) and "{document}" in self._parts["shared"],
         )
 
     def _fields(self, window: Window) -> Mapping[str, str]:
@@ -233,6 +267,8 @@ class Template:
             "before": window.before.strip(),
             "after": window.after.strip(),
             "text": window.text.strip("\n"),
+            "excerpt": _excerpt(window.text.strip()),
+            "document": window.document,
         }
         return {name: self._marks.sub(r"‹\1\2", value) for name, value in raw.items()}
 
@@ -272,6 +308,13 @@ def _fill(part: str, fields: Mapping[str, str]) -> str:
         if not names or any(fields[name] for name in names):
             lines.append(re.sub(r"\{(\w+)\}", lambda match: fields[match[1]], line))
     return "\n".join(lines)
+
+
+def _excerpt(text: str) -> str:
+    """A passage's beginning and end; all of a short one."""
+    if len(text) <= 3 * EDGE:
+        return text
+    return f"{_before_space(text[:EDGE])}\n[…]\n{_after_space(text[-EDGE:])}"
 
 
 def _one_line(text: str) -> str:

@@ -9,8 +9,9 @@ stand on; and a note that only copies the text or repeats the headings, which ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -18,7 +19,19 @@ import msgspec
 from chunker.sentences import sentences
 from enrich.context import Window
 from enrich.orders import without_orders
-from enrich.words import CONTENT, GENERIC, PARTS, WORD, content, fold, language, number, possessor, related
+from enrich.words import (
+    CONTENT,
+    GENERIC,
+    PARTS,
+    WORD,
+    content,
+    fold,
+    language,
+    number,
+    other_script,
+    possessor,
+    related,
+)
 
 # Of a note's content words, how many must stand in the passage or its headings; one may always be missing. Of 21 notes
 # of a 0.5B model read by eye, those below it were wrong or about the neighbouring text, with one exception.
@@ -48,6 +61,7 @@ def quiet(window: Window) -> Window:
         after=after,
         text=text,
         opening=_calm(window.opening),
+        document=_calm_document(window.document),
     )
 
 
@@ -55,21 +69,33 @@ def _calm(line: str) -> str:
     return without_orders(line)[0]
 
 
+@lru_cache(maxsize=8)  # the chunks of a document ask for the same text one after another
+def _calm_document(text: str) -> str:
+    return _calm(text)
+
+
 def grounded(note: str, window: Window) -> str:
     """Why a note is not to be kept beside its window's chunk; empty when it is."""
     calm = quiet(window)
     ground = _Ground(calm)
     names = list(_claims(note, ground))
+    near = _Ground(msgspec.structs.replace(calm, document="")) if calm.document else ground
     for name in names:
         if not ground.holds(name):
             return (
                 f"names what is not there; {name!r} stands neither in the passage, nor around it, nor in the headings"
             )
+    if other_script(note, calm.text):
+        return "in another language; its letters are not those of the passage"
     spoken, asked = language(note), language(calm.text)
     if spoken and asked and spoken != asked:
         return f"in another language; {spoken!r}, and the passage is in {asked!r}"
     return (
-        _obeys(note, window, ground) or _copies(note, calm) or _strays(note, names, calm) or _says_nothing(note, calm)
+        _obeys(note, window, ground)
+        or _copies(note, calm)
+        or _wanders(names, near)
+        or _strays(note, names, calm)
+        or _says_nothing(note, calm)
     )
 
 
@@ -91,9 +117,17 @@ def _copies(note: str, window: Window) -> str:
     return ""
 
 
+def _wanders(names: Sequence[str], near: _Ground) -> str:
+    """Why a note is about another part of the document: most of its names stand only there."""
+    far = [name for name in names if not near.holds(name)]
+    if len(far) > 1 and 2 * len(far) > len(names):
+        return f"about something else; {far[0]!r} and most of its names stand only elsewhere in the document"
+    return ""
+
+
 def _strays(note: str, names: Iterable[str], window: Window) -> str:
     """Why a note is about something else; the names in it may come from the neighbouring text and do not count."""
-    own = _Ground(msgspec.structs.replace(window, siblings=(), before="", after=""))
+    own = _Ground(msgspec.structs.replace(window, siblings=(), before="", after="", document=""))
     words = content(note) - {part for name in names for part in content(name)}
     found = sum(1 for word in sorted(words) if own.knows(word))
     if words and (not found or (found < SUPPORT * len(words) and len(words) - found > 1)):
@@ -143,6 +177,7 @@ class _Ground:
 
 def _whole(window: Window) -> str:
     parts = (window.title, *window.heading_path, *window.siblings, window.before, window.text, window.after)
+    parts += (window.document,) if window.document else ()
     return "\n".join(parts)
 
 

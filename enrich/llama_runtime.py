@@ -19,7 +19,7 @@ import msgspec
 
 from enrich.context import Prompt
 from enrich.llama_library import last_words, quiet_library
-from enrich.llm import Completion, LLMFailure
+from enrich.llm import CONTEXT, Completion, LLMFailure, PromptTooLong, document_tokens, limit
 from parsers.errors import ModelError
 
 # Stand-ins for the messages while the model's chat template is rendered; private-use characters, so no template or
@@ -28,6 +28,7 @@ _SYSTEM: Final = "\ue000system\ue001"
 _USER: Final = "\ue000user\ue001"
 # What a template may ask for beyond the messages: no reasoning, and no date of today in the prompt.
 _TEMPLATE_VARIABLES: Final[Mapping[str, Any]] = {"enable_thinking": False, "date_string": "26 Jul 2024"}
+_TITLE: Final = 128  # tokens, more than a title and the marks around a whole document have
 _PIECE: Final = 512  # bytes of one token's text, more than any vocabulary has
 
 _loading = threading.Lock()
@@ -41,6 +42,8 @@ class LlamaRuntime:
     Args:
         path: the GGUF.
         n_ctx: tokens of context, the answer included; capped at what the model was trained with.
+        document: code points up to which a whole document may stand in a prompt; the context grows by as many tokens as
+            that may take, which is no part of the fingerprint, since a prompt that fits is answered alike in any.
         threads: CPU threads.
         gpu_layers: layers to put on a GPU, -1 for all; only with a llama.cpp built for one.
         weights: SHA-256 of the file where it is known already; taken from the file otherwise.
@@ -50,7 +53,14 @@ class LlamaRuntime:
     """
 
     def __init__(
-        self, path: Path, *, n_ctx: int = 2048, threads: int = 2, gpu_layers: int = 0, weights: str = ""
+        self,
+        path: Path,
+        *,
+        n_ctx: int = CONTEXT,
+        document: int = 0,
+        threads: int = 2,
+        gpu_layers: int = 0,
+        weights: str = "",
     ) -> None:
         if not path.is_file():
             raise ModelError(
@@ -58,6 +68,7 @@ class LlamaRuntime:
             )
         self._path = path
         self._n_ctx = n_ctx
+        self._room = n_ctx + (document_tokens(document) + _TITLE if document else 0)
         self._threads = threads
         self._gpu_layers = gpu_layers
         self._weights = weights
@@ -65,7 +76,7 @@ class LlamaRuntime:
         self._llama: Any = None
         self._controls: tuple[list[int], list[int], list[int]] = ([], [], [])
         self._evaluated: list[list[int]] = []
-        self._limit = n_ctx
+        self._limit = self._room
 
     @property
     def fingerprint(self) -> str:
@@ -82,24 +93,33 @@ class LlamaRuntime:
 
         return {"runtime": "llama-cpp-python", "version": llama_cpp.__version__, "file": self._path.name}
 
+    @property
+    def parallel(self) -> int:
+        """One: decoded together, prompts change each other's last digits, so notes would depend on their order."""
+        return 1
+
+    def cancel(self) -> None:
+        """Nothing: nobody else waits for it."""
+
     def room(self, prompt: Prompt) -> int:
         """Tokens left for an answer behind this prompt."""
         with self._lock:
             self._load()
-            return self._limit - sum(map(len, self._stages(prompt)))
+            return self._limit_of(prompt) - sum(map(len, self._stages(prompt)))
 
     def generate(self, prompt: Prompt, max_tokens: int) -> Completion:
         """The answer to a prompt, up to the first line end behind some text.
 
         Raises:
-            LLMFailure: when the prompt is too long or llama.cpp fails at it.
+            PromptTooLong: when the prompt and its answer do not fit.
+            LLMFailure: when llama.cpp fails at it.
         """
         with self._lock:
             self._load()
             stages = self._stages(prompt)
             length = sum(map(len, stages))
-            if length + max_tokens > self._limit:
-                raise LLMFailure(f"a prompt of {length} and an answer of {max_tokens} tokens do not fit {self._limit}")
+            if length + max_tokens > (most := self._limit_of(prompt)):
+                raise PromptTooLong(f"a prompt of {length} and an answer of {max_tokens} tokens do not fit {most}")
             try:
                 self._evaluate(stages)
                 return self._answer(max_tokens)
@@ -114,6 +134,9 @@ class LlamaRuntime:
                 self._llama.close()
                 self._llama, self._evaluated = None, []
 
+    def _limit_of(self, prompt: Prompt) -> int:
+        return min(self._limit, limit(prompt, self._n_ctx))
+
     def _load(self) -> None:
         if self._llama is not None:
             return
@@ -122,7 +145,7 @@ class LlamaRuntime:
             try:
                 self._llama = llama_cpp.Llama(
                     str(self._path),
-                    n_ctx=self._n_ctx,
+                    n_ctx=self._room,
                     n_batch=min(self._n_ctx, 512),
                     n_threads=self._threads,
                     n_threads_batch=self._threads,
@@ -136,7 +159,7 @@ class LlamaRuntime:
                     "Check the file with `gristmill models`",
                 ) from error
         # llama.cpp rounds its context up, and llama_cpp's own buffers do not follow.
-        self._limit = min(self._n_ctx, self._llama.n_ctx(), _trained_context(self._llama.metadata) or self._n_ctx)
+        self._limit = min(self._room, self._llama.n_ctx(), _trained_context(self._llama.metadata) or self._room)
         self._controls = self._control_tokens()
 
     def _control_tokens(self) -> tuple[list[int], list[int], list[int]]:

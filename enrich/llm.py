@@ -2,30 +2,37 @@
 
 Kept here: a note that comes out has passed cleaning and grounding; an answer that does not pass is asked for once
 more with another prompt and then counts as rejected; a runtime that fails leaves a failed note and stops nobody; and
-the notes do not depend on the order in which the chunks come.
+the notes do not depend on the order in which the chunks come, nor on how many are asked for at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 import msgspec
 
 from enrich.cleaning import Rejection, clean
-from enrich.context import Prompt, Template, Window, key, load_template, narrowed
+from enrich.context import DOCUMENT_TEMPLATE, Prompt, Template, Window, key, load_template, narrowed
 from enrich.grounding import grounded, quiet
 from enrich.note import Note
 from parsers.errors import GristmillError
 
 NOTES_VERSION: Final = 2  # of the rules in context, cleaning, grounding and here; a raise renews all notes
 FAILURES: Final = 3  # in a row, after which a runtime is not asked again within a call
+CONTEXT: Final = 2048  # tokens that a runtime has for a prompt and its answer, beside a whole document
 
 
 class LLMFailure(GristmillError):
     """The LLM's runtime failed at one prompt; another prompt or another day may go well."""
+
+
+class PromptTooLong(LLMFailure):
+    """The prompt is longer than the runtime takes; a narrower one may go well."""
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -53,6 +60,15 @@ class LLMRuntime(Protocol):
         """What it runs on: library and version; no part of the fingerprint."""
         ...
 
+    @property
+    def parallel(self) -> int:
+        """How many prompts it answers at a time; from 2 on, each from a thread of its own."""
+        ...
+
+    def cancel(self) -> None:
+        """Break off what other threads are waiting for; their calls raise an error."""
+        ...
+
     def room(self, prompt: Prompt) -> int:
         """Tokens left for an answer behind this prompt; negative when the prompt alone is too long."""
         ...
@@ -61,7 +77,7 @@ class LLMRuntime(Protocol):
         """The answer to a prompt, at most one line of ``max_tokens`` tokens.
 
         Raises:
-            LLMFailure: when it fails at this prompt.
+            LLMFailure: when it fails at this prompt; :class:`PromptTooLong` where a narrower one may go well.
         """
         ...
 
@@ -84,21 +100,32 @@ class NoteWriter:
     Args:
         runtime: runs the LLM; None is enough to make prompts and keys, given its fingerprint.
         settings: how notes are asked for.
-        template: the prompt file.
+        template: the prompt file for windows without a whole document.
+        whole: the prompt file for windows with one.
     """
 
     def __init__(
-        self, runtime: LLMRuntime, settings: NoteSettings | None = None, template: Template | None = None
+        self,
+        runtime: LLMRuntime,
+        settings: NoteSettings | None = None,
+        template: Template | None = None,
+        whole: Template | None = None,
     ) -> None:
         self._runtime = runtime
         self._settings = settings or NoteSettings()
         self._template = template or load_template()
+        self._whole = whole or load_template(DOCUMENT_TEMPLATE)
+        self._lock = threading.Lock()
+        self._failures = 0
         self.counts: Counter[str] = Counter()
         """How often: written, rejected, failed, retried, narrowed, silenced, and each reason of a rejection."""
 
     @property
     def fingerprint(self) -> str:
-        """What decides a note besides its prompt: the LLM, the prompt file, the settings, the version of the rules."""
+        """What decides a note besides its prompt: the LLM, the prompt file, the settings, the version of the rules.
+
+        The file for whole documents is not in it: all that it adds stands in the prompts that are made of it.
+        """
         parts = (
             f"notes:{NOTES_VERSION}",
             self._runtime.fingerprint,
@@ -109,7 +136,7 @@ class NoteWriter:
 
     def prompt(self, window: Window) -> Prompt:
         """The exact prompt for a window; what the document says to an LLM is left out of it."""
-        return self._template.compose(quiet(window))
+        return self._composed(quiet(window))
 
     def key(self, prompt: Prompt) -> str:
         """Under what the prompt's note is remembered."""
@@ -118,56 +145,86 @@ class NoteWriter:
     def write(self, prompts: Sequence[Prompt], windows: Sequence[Window]) -> list[Note]:
         """The notes for prompts and the windows they were made of, in the same order.
 
-        Chunks that share the first part of their prompt are asked for one after another, whatever their order.
+        Chunks that share the first part of their prompt are asked for one after another, whatever their order; as many
+        at a time as the runtime answers.
         """
-        notes: dict[int, Note] = {}
-        failures = 0
-        for index in _by_shared_part(prompts):
-            if failures >= FAILURES:
-                notes[index] = Note(outcome="failed", reason=f"not asked: the LLM failed {FAILURES} times in a row")
-            else:
-                notes[index] = self._note(prompts[index], windows[index])
-                failures = failures + 1 if notes[index].outcome == "failed" else 0
-            self.counts[notes[index].outcome] += 1
+        order = _by_shared_part(prompts)
+        own = ([prompts[index] for index in order], [windows[index] for index in order])
+        self._failures = 0
+        made = list(map(self._asked, *own)) if self._runtime.parallel < 2 else self._together(*own)
+        notes = dict(zip(order, made, strict=True))
+        self.counts.update(note.outcome for note in made)
         return [notes[index] for index in range(len(prompts))]
+
+    def _together(self, prompts: Sequence[Prompt], windows: Sequence[Window]) -> list[Note]:
+        """The notes in the order they are asked for, several at a time."""
+        with ThreadPoolExecutor(self._runtime.parallel) as pool:
+            try:
+                return list(pool.map(self._asked, prompts, windows))
+            except BaseException:  # Ctrl-C too: nobody waits for answers that nobody reads
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._runtime.cancel()
+                raise
+
+    def _asked(self, prompt: Prompt, window: Window) -> Note:
+        """The note for one prompt, unless the runtime has failed too often in a row."""
+        if self._failures >= FAILURES:
+            return Note(outcome="failed", reason=f"not asked: the LLM failed {FAILURES} times in a row")
+        note = self._note(prompt, window)
+        with self._lock:
+            self._failures = self._failures + 1 if note.outcome == "failed" else 0
+        return note
 
     def _note(self, prompt: Prompt, window: Window) -> Note:
         if not quiet(window).text.strip():
-            self.counts["silenced"] += 1
+            self._count("silenced")
             return Note(outcome="rejected", reason="the passage only gives orders to its reader's LLM")
-        reason = ""
         try:
-            for attempt in self._attempts(prompt, window):
-                answer = self._runtime.generate(attempt, self._settings.max_tokens)
-                result = _checked(answer, window)
-                if isinstance(result, str):
-                    return Note(text=result, outcome="written")
-                reason = result.reason
+            for fitting in self._fitting(prompt, window):
+                try:
+                    return self._tried(fitting, window)
+                except PromptTooLong:  # as its server sees it
+                    continue
         except LLMFailure as failure:
             return Note(outcome="failed", reason=failure.message)
-        self.counts[f"rejected: {reason.split(';')[0]}"] += 1
+        return Note(outcome="failed", reason="the prompt does not fit the LLM's context, however narrow its window")
+
+    def _tried(self, prompt: Prompt, window: Window) -> Note:
+        """What comes of a prompt that fits, asked once or twice."""
+        reason = ""
+        for attempt in self._attempts(prompt):
+            answer = self._runtime.generate(attempt, self._settings.max_tokens)
+            result = _checked(answer, window)
+            if isinstance(result, str):
+                return Note(text=result, outcome="written")
+            reason = result.reason
+        self._count(f"rejected: {reason.split(';')[0]}")
         return Note(outcome="rejected", reason=reason)
 
-    def _attempts(self, prompt: Prompt, window: Window) -> Iterator[Prompt]:
-        """The prompt, narrowed until it fits, and the one for a second try."""
-        fitting = self._fitting(prompt, window)
-        if fitting is None:
-            raise LLMFailure("the prompt does not fit the LLM's context, however narrow its window")
-        yield fitting
-        if self._settings.retry and fitting.again:
-            self.counts["retried"] += 1
-            yield msgspec.structs.replace(fitting, ask=fitting.again)
+    def _attempts(self, prompt: Prompt) -> Iterator[Prompt]:
+        """The prompt, and the one for a second try."""
+        yield prompt
+        if self._settings.retry and prompt.again:
+            self._count("retried")
+            yield msgspec.structs.replace(prompt, ask=prompt.again)
 
-    def _fitting(self, prompt: Prompt, window: Window) -> Prompt | None:
+    def _fitting(self, prompt: Prompt, window: Window) -> Iterator[Prompt]:
+        """The prompt and narrower ones, as far as they fit."""
         if self._fits(prompt):
-            return prompt
-        self.counts["narrowed"] += 1
-        candidates = (self._template.compose(narrow) for narrow in narrowed(quiet(window)))
-        return next(filter(self._fits, candidates), None)
+            yield prompt
+        self._count("narrowed")
+        yield from filter(self._fits, map(self._composed, narrowed(quiet(window))))
 
     def _fits(self, prompt: Prompt) -> bool:
         again = msgspec.structs.replace(prompt, ask=prompt.again or prompt.ask)
         return min(self._runtime.room(prompt), self._runtime.room(again)) >= self._settings.max_tokens
+
+    def _composed(self, calm: Window) -> Prompt:
+        return (self._whole if calm.document else self._template).compose(calm)
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self.counts[what] += 1
 
 
 def _checked(answer: Completion, window: Window) -> str | Rejection:
@@ -177,6 +234,16 @@ def _checked(answer: Completion, window: Window) -> str | Rejection:
         return note
     ungrounded = grounded(note, window)
     return Rejection(ungrounded) if ungrounded else note
+
+
+def document_tokens(length: int) -> int:
+    """Tokens of context for a whole document of so many code points: one for two, enough but for dense scripts."""
+    return length // 2
+
+
+def limit(prompt: Prompt, context: int) -> int:
+    """Tokens that a prompt and its answer may have: a function of the prompt, so that settings renew no notes."""
+    return context + document_tokens(len(prompt.shared)) if prompt.whole else context
 
 
 def _by_shared_part(prompts: Sequence[Prompt]) -> list[int]:

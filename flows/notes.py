@@ -1,20 +1,40 @@
-"""Who writes the notes of a build: nobody, the extractive rules, or the local LLM."""
+"""Who writes the notes of a build: nobody, the extractive rules, or an LLM, in this process or behind a server."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from enrich.context import Window
+from enrich.context import Window, WindowSettings
 from enrich.extractive import extractive
-from enrich.llm import NOTES_VERSION, NoteWriter
+from enrich.llm import CONTEXT, NOTES_VERSION, LLMRuntime, NoteWriter, document_tokens
 from enrich.memo import memory_key
 from enrich.models import ModelFolder, find_llm, load_registry
 from enrich.note import Note
-from flows.settings import Settings
+from flows.settings import Settings, llm_key
+
+if TYPE_CHECKING:
+    from enrich.server_runtime import ServerRuntime
+
+
+def window_settings(settings: Settings) -> WindowSettings:
+    """How much of a document stands around a chunk."""
+    document = settings.note_document if asks_for_documents(settings) else 0
+    return WindowSettings(neighbours=settings.note_neighbours, document=document)
+
+
+def window_recipe(settings: Settings) -> str:
+    """What decides the windows of a document, beside the document."""
+    document = f":{settings.note_document}" if asks_for_documents(settings) else ""
+    return f"{settings.note_neighbours}{document}"
+
+
+def asks_for_documents(settings: Settings) -> bool:
+    """Whether documents are to stand whole in the prompts; extractive notes have none."""
+    return settings.notes == "llm" and settings.note_window == "document"
 
 
 class NoteMaker(Protocol):
@@ -82,25 +102,47 @@ class ExtractiveNotes:
         return [extractive(window, self._budget, self._count) for window in windows]
 
 
+def open_server(settings: Settings) -> ServerRuntime:
+    """The LLM's server of the settings; nothing is sent yet."""
+    from enrich.server_runtime import ServerRuntime
+
+    return ServerRuntime(
+        settings.llm_url or "",
+        settings.llm_model,
+        key=llm_key(),
+        parallel=settings.llm_concurrency,
+        context=settings.llm_context or 0,
+        needed=CONTEXT + document_tokens(window_settings(settings).document),
+        timeout=settings.llm_timeout,
+    )
+
+
+def _open_local(settings: Settings) -> LLMRuntime:
+    """The LLM of the model folder; it is loaded with the first note."""
+    from enrich.llama_runtime import LlamaRuntime
+
+    folder = ModelFolder(settings.models_dir, settings.model_folders)
+    model, path = find_llm(settings.llm, load_registry(*settings.model_files), folder)
+    return LlamaRuntime(
+        path,
+        document=window_settings(settings).document,
+        threads=settings.llm_threads or os.cpu_count() or 1,
+        gpu_layers=settings.llm_gpu_layers,
+        weights=model.files_of("weights")[0].sha256,
+    )
+
+
 class LLMNotes:
-    """Notes by the local LLM; the model is loaded with the first one."""
+    """Notes by an LLM: the local one, or the one behind the server that the settings name."""
 
     flush: int = 8
     limited: bool = True
 
     def __init__(self, settings: Settings) -> None:
-        from enrich.llama_runtime import LlamaRuntime
-
-        folder = ModelFolder(settings.models_dir, settings.model_folders)
-        model, path = find_llm(settings.llm, load_registry(*settings.model_files), folder)
-        self._writer = NoteWriter(
-            LlamaRuntime(
-                path,
-                threads=settings.llm_threads or os.cpu_count() or 1,
-                gpu_layers=settings.llm_gpu_layers,
-                weights=model.files_of("weights")[0].sha256,
-            )
-        )
+        runtime: LLMRuntime = open_server(settings) if settings.llm_url else _open_local(settings)
+        self._writer = NoteWriter(runtime)
+        if runtime.parallel > 1:
+            self.flush = max(LLMNotes.flush, 4 * runtime.parallel)  # so that few wait at its end for the slowest
 
     @property
     def fingerprint(self) -> str:

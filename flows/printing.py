@@ -28,6 +28,8 @@ def build(report: dict[str, Any]) -> None:
     if any(report["notes"].values()):
         _say("notes      " + _pairs(report["notes"]))
     _say("seconds    " + ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report["seconds"].items()))
+    if report["notes_by_section"]:
+        _say(f"           {report['notes_by_section']:,} documents are too long to stand whole in their prompts")
     if report["truncated"]:
         _say(f"truncated  {report['truncated']:,} texts are over the embedder's limit: their ends are in no vector")
     for one in report["unknown"]:

@@ -44,6 +44,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
             texts; ``rows_written`` in rows.
         notes: chunks of the documents that were looked at, by what became of their note: ``written``; ``rejected`` by
             the checks; ``none``, where there is nothing to say; ``missing``, still to be made. All 0 without notes.
+        notes_by_section: documents too long to stand whole in their notes' prompts, where that is asked for.
         truncated: embedded texts over the embedder's limit, whose ends are in no vector.
         unknown: documents with more unknown tokens than the settings allow without a word.
         seconds: by stage; ``total`` from the start of the command.
@@ -66,6 +67,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
     notes: dict[str, int] = msgspec.field(
         default_factory=lambda: dict.fromkeys(("written", "rejected", "none", "missing"), 0)
     )
+    notes_by_section: int = 0
     truncated: int = 0
     unknown: list[UnknownTokens] = msgspec.field(default_factory=list)
     checks: dict[str, str] = msgspec.field(default_factory=dict)

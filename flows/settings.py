@@ -80,8 +80,23 @@ class Settings(BaseSettings):
     llm: str = Field("Qwen2.5-Coder-0.5B-Instruct", description="the model that writes them, or the path of a GGUF")
     llm_threads: int | None = Field(None, ge=1, description="CPU threads of the LLM; all by default")
     llm_gpu_layers: int = Field(0, ge=-1, description="layers of the LLM on a GPU, -1 for all")
+    llm_url: str | None = Field(
+        None, description="an OpenAI-compatible server that runs the LLM instead; its key comes from GRISTMILL_LLM_KEY"
+    )
+    llm_model: str = Field("", description="the name under which that server knows the model; its only one by default")
+    llm_concurrency: int = Field(4, ge=1, le=256, description="requests to that server at a time")
+    llm_context: int | None = Field(
+        None, ge=256, description="tokens of context of that server's model; by default what it says, or 4,096"
+    )
+    llm_timeout: float = Field(120.0, gt=0, description="seconds that an answer of that server may take")
     notes_limit: int | None = Field(None, ge=0, description="notes asked of the LLM in one build; the rest waits")
     note_neighbours: int = Field(200, ge=0, description="characters of text before and after a chunk in its prompt")
+    note_window: Literal["section", "document"] = Field(
+        "section", description="what of its document stands in a chunk's prompt: its section's outline, or all of it"
+    )
+    note_document: int = Field(
+        24_000, ge=1, description="characters up to which a document stands whole in the prompts, with that window"
+    )
     note_reserve: int = Field(40, ge=0, description="tokens of a chunk's budget kept free for a note")
     overlap: int = Field(
         0, ge=0, le=128, description="tokens of whole sentences that a chunk repeats from the one before it"
@@ -183,6 +198,11 @@ def prepare_environment() -> None:
     }
     for name, value in quiet.items():
         os.environ.setdefault(name, value)
+
+
+def llm_key() -> str:
+    """The key for the LLM's server; a secret, so it is no setting."""
+    return os.environ.get("GRISTMILL_LLM_KEY", "")
 
 
 def has_prefect_server() -> bool:

@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from chunker.chunk import Chunk, embedded_text
 from chunker.split import split
-from enrich.context import Window, Windows, WindowSettings
+from enrich.context import Window, Windows
 from enrich.memo import Embedding, memory_key, text_digest, vector_key, version_key
 from enrich.note import Note, fit
 from flows import interrupts
 from flows.document_rows import DocumentRows, document_rows, row_without_chunks
 from flows.entry import Entry
+from flows.notes import asks_for_documents, window_settings
 from flows.vectors import remember_vectors, sample
 from flows.workshop import Workshop
 from indexes.catalog import Row
@@ -120,7 +121,8 @@ def note(shop: Workshop, batch: Collection[Entry]) -> None:
     documents = shop.documents.get(entry.document for entry in batch if entry.live)
     for entry, chunks in _with_chunks(shop, batch):
         document = Document.decode(documents[entry.document])
-        around = Windows(document, entry.title, WindowSettings(neighbours=shop.settings.note_neighbours))
+        around = Windows(document, entry.title, window_settings(shop.settings))
+        shop.report.notes_by_section += not around.whole and asks_for_documents(shop.settings)
         own = [around.of(one) for one in chunks]
         entry.notes = maker.keys(own)
         windows.update(zip(entry.notes, own, strict=True))

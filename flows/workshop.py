@@ -17,7 +17,7 @@ from enrich.embedder import Embedder
 from enrich.memo import RUNTIMES, Memo, VectorMemo, memory_key
 from enrich.models import ModelFolder, Registry, load_registry
 from flows.embedding import embedder_of, prove
-from flows.notes import NoteMaker, open_notes
+from flows.notes import NoteMaker, open_notes, window_recipe
 from flows.place import following, open_storage
 from flows.report import BuildReport, Failure, Progress, UnknownTokens
 from flows.ruler import chunker_settings, open_ruler
@@ -312,7 +312,7 @@ class Workshop:
             self._recipes[choice] = memory_key(
                 fingerprint(media_type),
                 self.chunker_fingerprint,
-                f"{self.notes.fingerprint}:{self.settings.note_neighbours}" if self.notes is not None else "",
+                f"{self.notes.fingerprint}:{window_recipe(self.settings)}" if self.notes is not None else "",
                 self.embedder.fingerprint if choice[1] else "",
                 *choice[2],
             )

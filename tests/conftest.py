@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 import s3server
 from fakes import install_letters, pairs_tokenizer
 from hypothesis import settings as hypothesis
 
-from flows.settings import Settings, load_settings, prepare_environment
+from flows.settings import Settings, load_settings, prepare_environment, prepare_llm
 
 ROOT = Path(__file__).resolve().parent.parent
 prepare_environment()
+prepare_llm()  # or an answer of the real LLM takes half a minute on shared cores
 # The same examples in every run, so that a change is judged by what it changed; to look further, run with
 # HYPOTHESIS_PROFILE=explore.
 hypothesis.register_profile("same", derandomize=True)
@@ -38,6 +40,18 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tokenizer of two letters a token."""
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     pairs_tokenizer().save(str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def gguf() -> Path:
+    """The default LLM in the model folder, or the GGUF that GRISTMILL_LLM names."""
+    pytest.importorskip("llama_cpp", reason="needs llama-cpp-python, which is not installed")
+    folder = Path(os.environ.get("GRISTMILL_MODELS_DIR", platformdirs.user_cache_path("gristmill") / "models"))
+    named = os.environ.get("GRISTMILL_LLM", "Qwen2.5-Coder-0.5B-Instruct")
+    path = Path(named) if named.endswith(".gguf") else next((folder / named).glob("*.gguf"), None)
+    if path is None or not path.is_file():
+        pytest.skip(f"needs the model {named} in the model folder, which is not there")
     return path
 
 

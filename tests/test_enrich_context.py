@@ -13,7 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunker.chunk import Chunk
-from enrich.context import Template, Window, Windows, WindowSettings, key, load_template, narrowed, window
+from enrich.context import (
+    EDGE,
+    MARKS,
+    Template,
+    Window,
+    Windows,
+    WindowSettings,
+    key,
+    load_template,
+    narrowed,
+    window,
+)
 from parsers.document import Document, TreeBuilder
 
 WORDS = st.sampled_from(["pump", "seal", "valve", "year", "oil", "north", "7,5", "Ames", "v1.2", "水泵", "é"])
@@ -231,3 +242,61 @@ def test_a_prompt_file_is_known_by_name_and_content():
         load_template("nothing")
     with pytest.raises(ValueError, match="again"):
         Template("note-9", source.partition("=== again")[0])
+
+
+WHOLE = WindowSettings(document=10_000)
+
+
+@given(SECTIONS)
+@settings(max_examples=30, deadline=None)
+def test_a_whole_document_stands_in_the_shared_part_once_for_all_its_chunks(sections):
+    document, chunks = build(sections)
+    windows = Windows(document, "Yearly check", WHOLE)
+    template = load_template("document-1")
+    prompts = [template.compose(windows.of(chunk)) for chunk in chunks]
+    assert {prompt.shared for prompt in prompts} == {prompts[0].shared}
+    assert document.text.strip() in prompts[0].shared
+    assert all(prompt.whole for prompt in prompts)
+    assert len({prompt.rest for prompt in prompts}) >= len({chunk.text for chunk in chunks}) - 1
+
+
+def test_a_long_passage_is_shown_by_its_two_ends_where_its_document_stands_whole():
+    passage = " ".join(f"word{number}" for number in range(200))
+    prompt = load_template("document-1").compose(Window(title="T", text=passage, document=passage))
+    assert "word0 word1" in prompt.rest and "word199" in prompt.rest and "word90 " not in prompt.rest
+    assert len(prompt.rest) < 2 * EDGE + 100
+    short = load_template("document-1").compose(Window(title="T", text="A seal.", document="A seal."))
+    assert "\nA seal.\n" in short.rest and "[…]" not in short.rest
+
+
+def test_a_document_over_the_limit_falls_back_to_the_windows_of_before():
+    document, chunks = build([(1, ["The pump is oiled.", "The seal is dry."])])
+    limit = len(document.text.strip())
+    assert Windows(document, "T", WindowSettings(document=limit)).whole
+    small = Windows(document, "T", WindowSettings(document=limit - 1))
+    assert not small.whole
+    assert [small.of(chunk) for chunk in chunks] == [Windows(document, "T").of(chunk) for chunk in chunks]
+
+
+def test_what_is_left_out_of_the_index_stands_in_no_prompt():
+    builder = TreeBuilder()
+    builder.write_leaf("paragraph", "All rights reserved.", left_out="licence")
+    builder.write_leaf("paragraph", "The pump is oiled.")
+    document = builder.finish(title="T", media_type="text/plain")
+    assert Windows(document, "T", WHOLE).whole == "The pump is oiled."
+
+
+def test_a_document_that_is_too_long_for_the_llm_is_the_first_thing_to_go():
+    full = Window(title="T", text="The pump.", before="b", siblings=("Doors",), document="The pump. The door.")
+    first, second, *_ = narrowed(full)
+    assert first == msgspec.structs.replace(full, document="")
+    assert second == msgspec.structs.replace(first, before="", after="")
+
+
+def test_the_marks_of_all_templates_are_known_and_no_document_writes_them():
+    for name, own in (("note-2", ("passage",)), ("document-1", MARKS)):
+        forged = Window(title="T", text="</document> </passage>", document="</passage></document><document>")
+        prompt = load_template(name).compose(forged)
+        used = re.findall(r"</?(\w+)>", prompt.shared + prompt.rest)
+        assert set(used) <= set(MARKS)
+        assert [used.count(mark) for mark in own] == [2] * len(own)

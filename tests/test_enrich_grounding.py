@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from enrich.context import Window
 from enrich.grounding import grounded, quiet
 from enrich.orders import orders, without_orders
-from enrich.words import fold, language, related
+from enrich.words import fold, language, other_script, related
 
 PUMP = Window(
     title="Service manual, bank F-200",
@@ -186,11 +186,63 @@ def test_parts_of_a_text_lose_together_what_the_whole_loses(paragraphs, data):
         ("The pump is changed by the man.", "en"),
         ("Die Pumpe wird von der Hand geöffnet.", "de"),
         ("La pompe est dans une caisse avec les joints.", "fr"),
-        ("水泵每年检查一次。", "unspaced"),
+        ("水泵每年检查一次。", "chinese"),
+        ("ポンプは毎年点検されます。", "japanese"),
+        ("年次点検", ""),  # so short that it may be either
+        ("펌프는 매년 점검합니다.", "korean"),
         ("Насос проверяется каждый год.", "cyrillic"),
+        ("PDF: насос проверяется каждый год.", "cyrillic"),
+        ("Η αντλία ελέγχεται κάθε χρόνο.", "greek"),
+        ("पंप की जाँच हर साल होती है।", "devanagari"),
+        ("De pomp wordt elk jaar door het bedrijf gecontroleerd en van olie voorzien.", "nl"),
+        ("La bomba se revisa cada año por el taller y con las juntas del fabricante.", "es"),
+        ("A bomba é revista no verão e não para com os selos do fabricante.", "pt"),
+        ("La pompa è controllata nel cantiere della città e non si ferma.", "it"),
         ("ERR_PUMP_07", ""),
         ("", ""),
     ],
 )
 def test_a_language_is_told_or_left_open(text, expected):
     assert language(text) == expected
+
+
+PASSAGES = {
+    "de": "Die Pumpe wird von der Werkstatt nach zwölf Monaten geprüft und mit Öl gefüllt.",
+    "en": "The pump is checked by the workshop after twelve months and is filled with oil.",
+    "zh": "水泵由车间每十二个月检查一次，并加注机油，然后重新设置计数器。",
+    "ja": "ポンプは十二か月ごとに工場で点検され、油が補充され、カウンターが戻されます。",
+    "ru": "Насос проверяется мастерской каждые двенадцать месяцев и заправляется маслом.",
+    "el": "Η αντλία ελέγχεται από το συνεργείο κάθε δώδεκα μήνες και γεμίζεται με λάδι.",
+}
+
+
+@pytest.mark.parametrize("passage", PASSAGES)
+@pytest.mark.parametrize("note", PASSAGES)
+def test_a_note_is_in_the_language_of_its_passage_or_rejected(passage, note):
+    reason = grounded(PASSAGES[note], Window(title="", text=PASSAGES[passage]))
+    assert ("another language" in reason) == (note != passage) or reason.startswith("names what is not there")
+    if passage != note:
+        assert reason
+
+
+@pytest.mark.parametrize(
+    ("note", "passage"),
+    [
+        ("Der Abschnitt nennt die Pumpe und das Öl.", "Die Pumpe und das Öl. He said: “The pump is of the best.”"),
+        (
+            "使用 OpenTelemetry Collector 收集数据",
+            "使用 OpenTelemetry Collector 收集车间水泵的所有数据，然后发送到服务器。",
+        ),
+        (
+            "What the Greek word λόγος means for Plato.",
+            "The Greek word λόγος means speech: τί ἐστι λόγος; so Plato asks.",
+        ),
+        ("Насос Grundfos Magna", "Насос Grundfos Magna 3 проверяется каждый год."),
+        ("Pump seals", "Pump seals."),
+        ("Насос", "The pump is checked by the workshop."),
+        ("年次点検", "ポンプは十二か月ごとに工場で点検され、油が補充されます。"),
+    ],
+)
+def test_quotes_names_and_short_notes_leave_the_language_open(note, passage):
+    assert "language" not in grounded(note, Window(title="", text=passage))
+    assert not other_script(note, passage)

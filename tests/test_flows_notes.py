@@ -10,17 +10,20 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from conftest import Workspace
+from llm_server import Answer, said, serving
 from test_flows_build import NOTHING, assert_equals_a_clean_build, rows
 
 from enrich.context import Prompt
 from enrich.llm import Completion, LLMFailure
 from enrich.memo import Memo
-from flows.notes import LLMNotes
+from flows.doctor import examine
+from flows.notes import LLMNotes, open_server
 from indexes.storage import Storage
+from parsers.errors import ModelError
 
 GUIDE = """# Guide
 
@@ -43,6 +46,10 @@ class FirstWords:
     def __init__(self, path: Path, **settings: object) -> None:
         self.fingerprint = "first words"
         self.provenance: Mapping[str, str] = {}
+        self.parallel = 1
+
+    def cancel(self) -> None:
+        raise AssertionError("nobody asks several at a time")
 
     def room(self, prompt: Prompt) -> int:
         return 1_000
@@ -94,6 +101,20 @@ def test_a_wider_window_asks_again(noted: Workspace) -> None:
     noted.build()
     report = noted.build(note_neighbours=20)
     assert report["work"]["notes"] > 0 and report["work"]["parsed"] == report["work"]["chunked"] == 0
+
+
+def test_whole_documents_stand_in_the_prompts_on_request_and_longer_ones_keep_their_notes(noted: Workspace) -> None:
+    noted.write("long.md", "# Long\n\nThe valve number 7 opens each day.\n\n" + "# Code\n\n" + "x = 1\n\n" * 99)
+    noted.build()
+    del FirstWords.prompts[:]
+    flags = {"note_window": "document", "note_document": 200}
+    report = noted.build(**flags)
+    assert report["work"]["notes"] == 2 and report["work"]["parsed"] == report["work"]["chunked"] == 0
+    assert report["notes_by_section"] == 1
+    assert {prompt.shared for prompt in FirstWords.prompts} == {FirstWords.prompts[0].shared}
+    assert GUIDE.strip() in FirstWords.prompts[0].shared and FirstWords.prompts[0].whole
+    assert noted.build(**flags)["work"] == NOTHING
+    assert noted.build()["work"]["notes"] == 0  # those of before are remembered
 
 
 def test_an_edited_sentence_renews_the_notes_whose_window_holds_it(noted: Workspace) -> None:
@@ -156,6 +177,33 @@ def test_a_kill_among_the_notes_loses_at_most_one_batch(noted: Workspace, monkey
         noted.build()
     monkeypatch.setattr(FirstWords, "generate", real)
     assert noted.build()["work"]["notes"] == 8 - 4
+
+
+def last_words(body: dict[str, Any]) -> Answer:
+    """What ``FirstWords`` answers, through a server."""
+    message = body["messages"][1]["content"]
+    passage = message.split("<passage>\n")[1].split("\n</passage>")[0]
+    words = [word for word in passage.replace("#", " ").replace(".", " ").split() if word.isalpha()]
+    return said(f"It tells how {' '.join(words[-6:])}.")
+
+
+def test_notes_through_a_server_are_remembered_wherever_it_stands(workspace: Workspace) -> None:
+    workspace.write("guide.md", GUIDE)
+    workspace.flags = {"notes": "llm", "note_reserve": 24}
+    with serving() as server:
+        server.answer = last_words
+        report = workspace.build(llm_url=server.url)
+        assert report["work"]["notes"] == len(server.asked) == 2
+        assert all(row["note"].startswith("It tells how") for row in rows(workspace))
+    with serving() as moved:
+        assert workspace.build(llm_url=moved.url, llm_concurrency=9)["work"] == NOTHING
+        assert not moved.asked
+        [check] = [
+            check for check in examine(workspace.settings(llm_url=moved.url))["checks"] if "llm" in check["name"]
+        ]
+        assert check["state"] == "ok" and "tiny, 4,096 tokens" in check["found"]
+    with pytest.raises(ModelError, match="no LLM's server"):
+        open_server(workspace.settings(llm_url=moved.url)).fingerprint  # noqa: B018
 
 
 def test_extractive_notes_need_no_model(workspace: Workspace) -> None:

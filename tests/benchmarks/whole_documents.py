@@ -1,0 +1,161 @@
+"""Notes with the whole document in the prompt, in process: seconds a chunk beside outline-only prompts, and memory.
+
+    python tests/benchmarks/whole_documents.py [--text FILE] [--tokens 6000] [--chunks 6] [--once]
+
+One document of so many tokens, of a text file or generated. Of its chunks a few, spread over it, are asked for three
+times: with nothing but their headings ("outline only"), with the whole document, and with it once more in reverse
+order. The evaluation of the document is timed by itself. Processor seconds are printed beside those of the clock, since
+they tell the same on a busy machine. Aimed at: a chunk costs at most 1.2 times the outline-only seconds, after one
+evaluation of the document. `--once` asks no second time after a rejected answer, so that both kinds are asked equally
+often.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from flows.settings import load_settings, prepare_environment, prepare_llm
+
+prepare_environment()
+prepare_llm()
+
+import msgspec  # noqa: E402
+
+from chunker.split import split  # noqa: E402
+from enrich.context import Window, Windows, WindowSettings  # noqa: E402
+from enrich.llama_runtime import LlamaRuntime  # noqa: E402
+from enrich.llm import CONTEXT, NoteSettings, NoteWriter, document_tokens  # noqa: E402
+from enrich.models import ModelFolder, find_llm, load_registry  # noqa: E402
+from enrich.note import Note  # noqa: E402
+from flows.ruler import chunker_settings, open_ruler  # noqa: E402
+from parsers.document import Document  # noqa: E402
+from parsers.registry import read  # noqa: E402
+
+NOUNS = ("valve", "gauge", "boiler", "hinge", "lever", "crank", "piston", "flange", "rivet", "spring")
+CHARACTERS = 4.4  # of English, a token
+PARAGRAPH = 1200  # characters of a generated section
+
+
+def main() -> None:
+    arguments = _arguments()
+    settings = load_settings(llm=arguments.llm)
+    document = _document(arguments.text, round(arguments.tokens * CHARACTERS))
+    title = document.title or "A book"
+    chunks = split(document, title, open_ruler(settings), chunker_settings(settings))
+    some = chunks[:: max(1, len(chunks) // arguments.chunks)][: arguments.chunks]
+    bare = Windows(document, title, WindowSettings(neighbours=0, siblings=0))
+    whole = Windows(document, title, WindowSettings(document=len(document.text)))
+    model, path = find_llm(
+        settings.llm, load_registry(*settings.model_files), ModelFolder(settings.models_dir, settings.model_folders)
+    )
+    threads = settings.llm_threads or os.cpu_count() or 1
+    weights = model.files_of("weights")[0].sha256
+    runtime = LlamaRuntime(path, document=len(document.text), threads=threads, weights=weights)
+    writer = NoteWriter(runtime, NoteSettings(retry=not arguments.once))
+
+    outline = [bare.of(chunk) for chunk in some]
+    _asked(writer, outline[:1])  # loads the model
+    writer.counts.clear()
+    _, alone = _asked(writer, outline)
+    asked_again = [writer.counts["retried"]]
+    before = _peak()
+    windows = [whole.of(chunk) for chunk in some]
+    prompt = writer.prompt(windows[0])
+    clock = _Clock()
+    runtime.generate(prompt, 1)
+    evaluation = clock.read()
+    writer.counts.clear()
+    notes, own = _asked(writer, windows)
+    asked_again.append(writer.counts["retried"])
+    again, _ = _asked(writer, windows[::-1])
+    room = CONTEXT + document_tokens(len(prompt.shared))
+    tokens = room - runtime.room(msgspec.structs.replace(prompt, rest="", ask=""))
+    print(
+        json.dumps(
+            {
+                "llm": model.name,
+                "document_characters": len(document.text),
+                "tokens_of_the_shared_part": tokens,
+                "chunks": len(some),
+                "outline_only_a_chunk": _shares(alone, len(some)),
+                "one_evaluation_of_the_document": _shares(evaluation, 1),
+                "whole_document_a_chunk": _shares(own, len(some)),
+                "ratio": {name: round(own[name] / alone[name], 2) for name in own},
+                "second_tries": {"outline_only": asked_again[0], "whole": asked_again[1]},
+                "outcomes": dict(Counter(note.outcome for note in notes)),
+                "equal_in_reverse_order": sum(a == b for a, b in zip(notes, again[::-1], strict=True)),
+                "peak_mb": {"outline_only": before, "whole": _peak()},
+                "threads": threads,
+            }
+        )
+    )
+
+
+class _Clock:
+    """Seconds of the clock and of the processor since it was made."""
+
+    def __init__(self) -> None:
+        self._begun = (time.perf_counter(), time.process_time())
+
+    def read(self) -> dict[str, float]:
+        return {"seconds": time.perf_counter() - self._begun[0], "processor": time.process_time() - self._begun[1]}
+
+
+def _asked(writer: NoteWriter, windows: Sequence[Window]) -> tuple[list[Note], dict[str, float]]:
+    clock = _Clock()
+    notes = writer.write([writer.prompt(window) for window in windows], windows)
+    return notes, clock.read()
+
+
+def _shares(read: dict[str, float], count: int) -> dict[str, float]:
+    return {name: round(value / count, 2) for name, value in read.items()}
+
+
+def _peak() -> int:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def _document(path: Path | None, length: int) -> Document:
+    if path is None:
+        text = "# The works of the mill\n\n" + "\n\n".join(_sections(length))
+    else:
+        body = path.read_text(encoding="utf-8")
+        start = body.index("\n\n", len(body) // 10)  # behind the front matter
+        text = f"# {path.stem}\n\n" + body[start : start + length].rpartition("\n\n")[0].strip()
+    return read("whole.md", text.encode())
+
+
+def _sections(length: int) -> Iterator[str]:
+    """Sections that differ in what they tell, until there is text enough."""
+    number = 0
+    while length > 0:
+        number += 1
+        noun, other = NOUNS[number % len(NOUNS)], NOUNS[number * 3 % len(NOUNS)]
+        lines = [
+            f"The {noun} of house {number} is oiled on day {number + turn} and stands {turn + 2} feet from the {other}."
+            for turn in range(PARAGRAPH // 80)
+        ]
+        section = f"## The {noun} of house {number}\n\n" + " ".join(lines)
+        length -= len(section)
+        yield section
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=Path, help="a text file; a document is generated without one")
+    parser.add_argument("--tokens", type=int, default=6000, help="of the document, roughly")
+    parser.add_argument("--chunks", type=int, default=6, help="how many of its chunks are asked for")
+    parser.add_argument("--once", action="store_true", help="no second try after a rejected answer")
+    parser.add_argument("--llm", help="a model of the registry or the path of a GGUF")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
