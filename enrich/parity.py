@@ -203,6 +203,11 @@ def cosines_of(one: Vectors, other: Vectors) -> NDArray[np.float64]:
     return found
 
 
+def as_vectors(rows: Sequence[Sequence[float]]) -> Vectors:
+    """Stored vectors as (n, dimension)."""
+    return np.asarray(rows, dtype=np.float32)
+
+
 def top_overlap(one: Vectors, other: Vectors, questions: int) -> float:
     """Share of the ten nearest that two runtimes have in common, over a sample of a corpus.
 

@@ -21,11 +21,13 @@ from enrich import parity
 from enrich.conversion import convert
 from enrich.embedder import Embedder, fingerprint, open_embedder
 from enrich.models import EmbedderModel, ModelFolder, Registry
-from enrich.runtimes import RUNTIMES, Choice, choices, versions
+from enrich.runtimes import RUNTIMES, choices, versions
 from parsers.errors import ModelError
 
 FOLDER: Final = ".chosen"  # below the root of the model folder
 ROUNDS: Final = 3
+QUICK: Final = 12  # texts of a first, short round
+FAR_BEHIND: Final = 2.0  # times slower than the fastest there: not compared at all
 TEXTS: Final = 48  # texts of a round
 TOKENS: Final = 180  # of each of them, special ones included: what chunks have
 QUANTIZED: Final = ("int8", "q8_0", "q4_k_m")  # not tried: on no model seen do they agree
@@ -36,7 +38,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: such as ``onnx:fp32``.
-        rate: texts a second, the median of some rounds; 0 where it does not agree or cannot run.
+        rate: texts a second, the median of some rounds; 0 where it cannot run or does not agree.
         least: its least cosine with the model's own runtime.
         problem: why it is out; empty where it agrees.
     """
@@ -105,52 +107,64 @@ def choose(
     Raises:
         ModelError: when the model is missing.
     """
-    own = open_embedder(model.name, registry, folder, runtime=str(choices(model)[0]), device=device)
-    chosen = parity.texts(own)
-    under = parity.conditions(own)
-    expected = parity.vectors_of(own, chosen, under)
-    racing: dict[str, Embedder] = {}
+    names = [str(one) for one in choices(model) if one.precision not in QUANTIZED]
     tried: dict[str, Tried] = {}
-    for one in choices(model):
-        name = str(one)
-        if one.precision in QUANTIZED:
-            continue
+    racing: dict[str, Embedder] = {}
+    for name in names:
         say(f"{model.name}: trying {name}")
         try:
-            embedder = own if name == str(choices(model)[0]) else _opened(model, one, registry, folder, device)
-            found = parity.compare(
-                name, str(choices(model)[0]), chosen, parity.vectors_of(embedder, chosen, under), expected
-            )
+            racing[name] = _opened(model, name, registry, folder, device)
         except ModelError as error:
             tried[name] = Tried(name=name, problem=error.message)
-            continue
-        tried[name] = Tried(name=name, least=found.min, problem=found.reason)
-        if found.passed:
-            racing[name] = embedder
-    for name, rate in rates(racing).items():
+    quick = rates(racing, rounds=1, count=QUICK)
+    for name in list(racing):
+        if quick[name] * FAR_BEHIND < max(quick.values()) and name != names[0]:
+            tried[name] = Tried(name=name, rate=round(quick[name], 2), problem=f"far behind: {quick[name]:.1f} texts/s")
+            del racing[name]
+    tried |= _compared(racing, names[0], say)
+    racing = {name: embedder for name, embedder in racing.items() if not tried[name].problem}
+    for name, rate in rates(racing, ROUNDS, TEXTS).items():
         tried[name] = msgspec.structs.replace(tried[name], rate=round(rate, 2))
     best = max(racing, key=lambda name: tried[name].rate)
-    result = Chosen(runtime=best, machine=machine(), tried=list(tried.values()))
+    result = Chosen(runtime=best, machine=machine(), tried=[tried[name] for name in names])
     _keep(_record(model, folder), result)
     return result
 
 
-def rates(racing: dict[str, Embedder]) -> dict[str, float]:
-    """Texts a second of each embedder: the median of rounds in which they take turns on the same texts."""
+def _compared(racing: dict[str, Embedder], own: str, say: Callable[[str], None]) -> dict[str, Tried]:
+    """Each runtime against the model's own."""
+    say(f"comparing {', '.join(racing)}")
+    chosen, under = parity.texts(racing[own]), parity.conditions(racing[own])
+    expected = parity.vectors_of(racing[own], chosen, under)
+    compared = {}
+    for name, embedder in racing.items():
+        vectors = expected if name == own else parity.vectors_of(embedder, chosen, under)
+        found = parity.compare(name, own, chosen, vectors, expected)
+        compared[name] = Tried(name=name, least=found.min, problem=found.reason)
+    return compared
+
+
+def rates(racing: dict[str, Embedder], rounds: int, count: int) -> dict[str, float]:
+    """Texts a second of each embedder: the median of rounds in which they take turns on the same texts.
+
+    Args:
+        rounds: those that count; one more goes before them.
+        count: texts in a round.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in racing}
-    for turn in range(ROUNDS + 1):
+    for turn in range(rounds + 1):
         for name, embedder in racing.items():
-            texts = sample(embedder, turn)
+            texts = sample(embedder, count, turn)
             begun = time.perf_counter()
             embedder.probe(texts, "passage")
-            if turn:  # the first warms up
+            if turn:
                 seconds[name].append(time.perf_counter() - begun)
-    return {name: TEXTS / statistics.median(times) for name, times in seconds.items()}
+    return {name: count / statistics.median(times) for name, times in seconds.items()}
 
 
-def sample(embedder: Embedder, turn: int) -> Sequence[str]:
+def sample(embedder: Embedder, count: int, turn: int) -> Sequence[str]:
     """Ordinary texts of a chunk's length, others in each turn."""
-    return [parity.ordinary(embedder, TOKENS, turn * TEXTS + number) for number in range(TEXTS)]
+    return [parity.ordinary(embedder, TOKENS, turn * count + number) for number in range(count)]
 
 
 def _opened(model: EmbedderModel, one: Choice, registry: Registry, folder: ModelFolder, device: str | None) -> Embedder:
@@ -160,7 +174,7 @@ def _opened(model: EmbedderModel, one: Choice, registry: Registry, folder: Model
         raise ModelError(f"{', '.join(missing)} is not installed")
     if kind.converted:
         convert(model, one, folder)
-    return open_embedder(model.name, registry, folder, runtime=str(one), device=device)
+    return open_embedder(model.name, registry, folder, runtime=name, device=device)
 
 
 def _record(model: EmbedderModel, folder: ModelFolder) -> Path:

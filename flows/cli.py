@@ -18,6 +18,7 @@ from flows.keeping_commands import register
 from flows.settings import Mode, Settings, load_settings, prepare_environment, prepare_llm
 
 SOME_FAILED: Final = 3
+REFUSED: Final = 4
 
 app: Final = typer.Typer(
     help="Turns a document store into a published search index, again and again, touching only what changed.",
@@ -287,29 +288,74 @@ def golden(
 @app.command()
 @clearly
 def models(
-    action: Annotated[str, typer.Argument(help="list, fetch or verify.")] = "list",
+    action: Annotated[str, typer.Argument(help="list, fetch, verify or convert.")] = "list",
     names: Annotated[list[str] | None, typer.Argument(help="Models; those of the settings by default.")] = None,
     notes: Annotated[str | None, typer.Option("--notes", help="Who writes notes: none, extractive or llm.")] = None,
+    runtimes: Annotated[
+        list[str] | None, typer.Option("--runtime", help="With convert: what for, such as onnx or llama.cpp:fp16.")
+    ] = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """List the known models, fetch some into the model folder, or verify those there."""
-    from flows import printing
+    """List the known models, fetch some into the model folder, verify those there, or convert them for a runtime."""
+    from flows import printing_models
     from flows.model_folder import run
 
-    found = run(load_settings(config, notes=notes), action, names or [], say)
-    finish(found, as_json, lambda: printing.models(found))
+    if runtimes and action != "convert":
+        raise typer.BadParameter("--runtime belongs to convert")
+    found = run(load_settings(config, notes=notes), action, names or [], say, runtimes)
+    finish(
+        found,
+        as_json,
+        lambda: printing_models.conversions(found) if action == "convert" else printing_models.models(found),
+    )
 
 
 @app.command()
 @clearly
-def doctor(config: Config = None, index: Index = None, as_json: Json = False) -> None:
-    """What this machine can do, with the remedy for each gap."""
-    from flows import printing
-    from flows.doctor import examine
+def parity(
+    embedder: Annotated[str | None, typer.Option("--embedder", help="The model; that of the settings.")] = None,
+    runtimes: Annotated[
+        list[str] | None, typer.Option("--runtime", help="What to compare; all that are there by default.")
+    ] = None,
+    index: Annotated[
+        str | None, typer.Option("--index", help="Compare with what this published index keeps, not with each other.")
+    ] = None,
+    record: Annotated[Path | None, typer.Option("--record", help="Keep the result in this file.")] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Whether the runtimes of an embedder make the same vectors: with each other, or with an index."""
+    from flows import printing_models
+    from flows.parity import run
 
-    found = examine(load_settings(config, index=index))
-    finish(found, as_json, lambda: printing.checks(found))
+    settings = load_settings(config, index=index)
+    found = run(settings, names=runtimes or [], embedder=embedder, with_index=index is not None, record=record, say=say)
+    finish(found, as_json, lambda: printing_models.parity(found))
+    if not found["ok"]:
+        raise typer.Exit(REFUSED)
+
+
+@app.command()
+@clearly
+def doctor(
+    config: Config = None,
+    index: Index = None,
+    choose: Annotated[
+        bool,
+        typer.Option("--choose", help="Find the runtime that embeds fastest here and agrees, and use it from now on."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """What this machine can do, with the remedy for each gap."""
+    from flows import printing_models
+    from flows.doctor import choose_runtime, examine
+
+    settings = load_settings(config, index=index)
+    if choose:
+        choose_runtime(settings, say)
+    found = examine(settings)
+    finish(found, as_json, lambda: printing_models.checks(found))
     if not found["ok"]:
         raise typer.Exit(2)
 

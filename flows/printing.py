@@ -19,21 +19,21 @@ def build(report: dict[str, Any]) -> None:
     """A build's report."""
     documents, chunks, work = report["documents"], report["chunks"], report["work"]
     if report["published"]:
-        _say(f"Published revision {report['revision']} of {report['generation']}.")
+        say(f"Published revision {report['revision']} of {report['generation']}.")
     else:
-        _say(f"Nothing changed: revision {report['revision']} of {report['generation']} stays published.")
-    _say("documents  " + _pairs(documents))
-    _say("chunks     " + _pairs(chunks))
-    _say("work       " + _pairs(work))
+        say(f"Nothing changed: revision {report['revision']} of {report['generation']} stays published.")
+    say("documents  " + _pairs(documents))
+    say("chunks     " + _pairs(chunks))
+    say("work       " + _pairs(work))
     if any(report["notes"].values()):
-        _say("notes      " + _pairs(report["notes"]))
-    _say("seconds    " + ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report["seconds"].items()))
+        say("notes      " + _pairs(report["notes"]))
+    say("seconds    " + ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report["seconds"].items()))
     if report["notes_by_section"]:
-        _say(f"           {report['notes_by_section']:,} documents are too long to stand whole in their prompts")
+        say(f"           {report['notes_by_section']:,} documents are too long to stand whole in their prompts")
     if report["truncated"]:
-        _say(f"truncated  {report['truncated']:,} texts are over the embedder's limit: their ends are in no vector")
+        say(f"truncated  {report['truncated']:,} texts are over the embedder's limit: their ends are in no vector")
     for one in report["unknown"]:
-        _say(
+        say(
             f"warning    {one['key']}: the embedder does not know {one['share']:.0%} of its tokens, so its vectors "
             "say little; BM25 still finds it"
         )
@@ -43,68 +43,68 @@ def build(report: dict[str, Any]) -> None:
 def hits(answer: dict[str, Any], *, explain: bool) -> None:
     """The hits of a search."""
     if not answer["hits"]:
-        _say("No hits.")
+        say("No hits.")
     for hit in answer["hits"]:
         _CONSOLE.print(Text(f"{hit['rank']:>2}  {hit['locator']}", style="bold"), soft_wrap=True)
         if explain:
             ranks = ", ".join(f"{channel} {rank or '-'}" for channel, rank in hit["ranks"].items())
-            _say(f"    score {hit['score']:.4f}; rank by channel: {ranks}; {hit['key']} [{hit['start']}, {hit['end']})")
+            say(f"    score {hit['score']:.4f}; rank by channel: {ranks}; {hit['key']} [{hit['start']}, {hit['end']})")
             if hit["rerank_score"] is not None:
-                _say(f"    reranker's score {hit['rerank_score']:.4f}")
+                say(f"    reranker's score {hit['rerank_score']:.4f}")
         if hit["note"]:
-            _say(f"    note: {hit['note']}")
+            say(f"    note: {hit['note']}")
         text = " ".join(hit["text"].split())
-        _say("    " + (text if len(text) <= _PREVIEW else text[:_PREVIEW].rsplit(" ", 1)[0] + " …"))
+        say("    " + (text if len(text) <= _PREVIEW else text[:_PREVIEW].rsplit(" ", 1)[0] + " …"))
         for copy in hit["also"][:_COPIES]:
-            _say(f"    also: {copy['key']} {copy['locator']}")
+            say(f"    also: {copy['key']} {copy['locator']}")
         if len(hit["also"]) > _COPIES:
-            _say(f"    … and {len(hit['also']) - _COPIES} more with this text (see --json)")
+            say(f"    … and {len(hit['also']) - _COPIES} more with this text (see --json)")
         if "section" in hit:
             _section(hit["section"])
     if explain:
-        _say(f"search {answer['seconds']['search'] * 1000:.0f} ms, start-up {answer['seconds']['start']:.1f} s")
+        say(f"search {answer['seconds']['search'] * 1000:.0f} ms, start-up {answer['seconds']['start']:.1f} s")
 
 
 def inspection(found: dict[str, Any]) -> None:
     """A document's tree and chunks."""
     document = found["document"]
-    _say(f"{document['media_type']}, {document['status']}" + (f": {document['reason']}" if document["reason"] else ""))
-    _say(f"title: {document['title'] or '(none)'}; {len(document['text']):,} characters")
+    say(f"{document['media_type']}, {document['status']}" + (f": {document['reason']}" if document["reason"] else ""))
+    say(f"title: {document['title'] or '(none)'}; {len(document['text']):,} characters")
     depths: list[int] = []
     for node in document["nodes"]:
         depths.append(depths[node["parent"]] + 1 if node["parent"] >= 0 else 0)
         out = f"  [left out: {node['left_out']}]" if node.get("left_out") else ""
         text = node.get("title") or " ".join(document["text"][node["start"] : node["end"]].split())[:60]
-        _say(f"{'  ' * depths[-1]}{node['kind']} [{node['start']}, {node['end']}) {text}{out}")
-    _say("")
+        say(f"{'  ' * depths[-1]}{node['kind']} [{node['start']}, {node['end']}) {text}{out}")
+    say("")
     for number, chunk in enumerate(found["chunks"], 1):
         cut = f", cut: {chunk['cut']}" if chunk["cut"] else ""
-        _say(f"chunk {number} [{chunk['start']}, {chunk['end']}) {chunk['tokens']} tokens{cut}  {chunk['locator']}")
-        _say(chunk["text"])
-        _say("")
+        say(f"chunk {number} [{chunk['start']}, {chunk['end']}) {chunk['tokens']} tokens{cut}  {chunk['locator']}")
+        say(chunk["text"])
+        say("")
 
 
 def standing(found: dict[str, Any]) -> None:
     """What is published."""
     counts = found["counts"]
-    _say(
+    say(
         f"{found['index']}: revision {found['revision']} of {found['generation']}, published {found['created'][:19]} "
         f"by {found['made_by']}"
     )
     if found["held"]:
-        _say(f"HELD       {found['held']}; builds publish again after `gristmill rollback --release`")
-    _say(f"embedder   {found['embedder']} ({found['embedder_fingerprint'][:8]}, {found['dimension']} dimensions)")
-    _say("holds      " + _pairs(counts) + f", {found['bytes'] / 1e6:.1f} MB on disk")
-    _say("sources    " + ", ".join(f"{name}: {address}" for name, address in found["sources"].items()))
-    _say("documents  " + _pairs(found["documents"]))
-    _say("checks     " + "; ".join(f"{name}: {figure}" for name, figure in found["checks"].items()))
+        say(f"HELD       {found['held']}; builds publish again after `gristmill rollback --release`")
+    say(f"embedder   {found['embedder']} ({found['embedder_fingerprint'][:8]}, {found['dimension']} dimensions)")
+    say("holds      " + _pairs(counts) + f", {found['bytes'] / 1e6:.1f} MB on disk")
+    say("sources    " + ", ".join(f"{name}: {address}" for name, address in found["sources"].items()))
+    say("documents  " + _pairs(found["documents"]))
+    say("checks     " + "; ".join(f"{name}: {figure}" for name, figure in found["checks"].items()))
     _failures(found["failures"])
 
 
 def evaluation(found: dict[str, Any]) -> None:
     """Recall by mode and variant, what it means, and what changed."""
     golden, index = found["golden"], found["index"]
-    _say(
+    say(
         f"{golden['path']}: {golden['answerable']} questions with an answer, {golden['unanswerable']} without, "
         f"{len(golden['stale'])} stale; {index['chunks']:,} chunks of {found['runs'][0]['mean_tokens']:.0f} tokens"
     )
@@ -113,19 +113,19 @@ def evaluation(found: dict[str, Any]) -> None:
         runs = [run for run in found["runs"] if run["variant"] == variant]
         _CONSOLE.print(_curves(f"{variant}: recall by midpoint, in %", runs))
     for line in found["reading"]:
-        _say(line)
+        say(line)
     for run in found["runs"] if len(variants) == 1 else []:
-        _say(f"{run['mode']}: not all found in the first 5: {_names(run['missed_at_5'])}")
+        say(f"{run['mode']}: not all found in the first 5: {_names(run['missed_at_5'])}")
         if run["separation"] is not None:
-            _say(f"{run['mode']}: top scores tell answerable questions from others in {run['separation']:.0%} of pairs")
+            say(f"{run['mode']}: top scores tell answerable questions from others in {run['separation']:.0%} of pairs")
     for name, reason in golden["stale"].items():
-        _say(f"stale      {name}: {reason}")
+        say(f"stale      {name}: {reason}")
     for name, one in (found.get("comparison") or {}).items():
-        _say(
+        say(
             f"{name} against {found['against']}, at 10: {one['difference'] * 100:+.1f} points over {one['n']} "
             f"questions, p = {one['p']:.3f}; won: {_names(one['won'])}; lost: {_names(one['lost'])}"
         )
-    _say(f"record     {found['record']}")
+    say(f"record     {found['record']}")
 
 
 def _curves(title: str, runs: list[dict[str, Any]]) -> Table:
@@ -143,133 +143,118 @@ def _curves(title: str, runs: list[dict[str, Any]]) -> Table:
 
 def golden_check(found: dict[str, Any]) -> None:
     """What is wrong with a golden set."""
-    _say(f"{found['golden']}: {found['answerable']} questions with an answer, {found['unanswerable']} without")
-    _say("categories " + _pairs(found["by_category"]))
-    _say("kinds      " + _pairs(found["by_kind"]))
+    say(f"{found['golden']}: {found['answerable']} questions with an answer, {found['unanswerable']} without")
+    say("categories " + _pairs(found["by_category"]))
+    say("kinds      " + _pairs(found["by_kind"]))
     for one in found["errors"]:
-        _say(f"error      {one['id']}: {one['what']}: {one['why']}")
+        say(f"error      {one['id']}: {one['what']}: {one['why']}")
     for one in found["warnings"]:
-        _say(f"warning    {one['id']}: {one['what']}: {one['why']}")
+        say(f"warning    {one['id']}: {one['what']}: {one['why']}")
     if not found["errors"] and not found["warnings"]:
-        _say("Nothing is wrong with it.")
+        say("Nothing is wrong with it.")
 
 
 def golden_added(found: dict[str, Any]) -> None:
     """A question that was written."""
     added = found["added"]
-    _say(f"{added['id']} written to {found['golden']}: {added['question']}")
+    say(f"{added['id']} written to {found['golden']}: {added['question']}")
     for span in added["spans"]:
-        _say(f"  answered by {span['doc']}: {' '.join(span['quote'].split())[:_PREVIEW]}")
+        say(f"  answered by {span['doc']}: {' '.join(span['quote'].split())[:_PREVIEW]}")
     if not added["spans"]:
-        _say("  without an answer in the documents")
+        say("  without an answer in the documents")
 
 
 def plan(found: dict[str, Any]) -> None:
     """What a build would do."""
     documents, work = found["documents"], found["work"]
-    _say(f"documents  {_pairs(documents)}")
-    _say(f"work       {_pairs(work)} (from chunked on: at most)")
-    _say("seconds    " + ", ".join(f"{stage} {seconds:,.1f}" for stage, seconds in found["seconds"].items()))
+    say(f"documents  {_pairs(documents)}")
+    say(f"work       {_pairs(work)} (from chunked on: at most)")
+    say("seconds    " + ", ".join(f"{stage} {seconds:,.1f}" for stage, seconds in found["seconds"].items()))
     measured = ", ".join(found["measured"])
-    _say(f"rates      {f'measured here: {measured}' if measured else 'none measured here yet: those of two cores'}")
-    _say(f"corpus     about {found['tokens']:,} tokens")
+    say(f"rates      {f'measured here: {measured}' if measured else 'none measured here yet: those of two cores'}")
+    say(f"corpus     about {found['tokens']:,} tokens")
     if found["fits_a_prompt"]:
-        _say("           That fits into a long prompt whole: an index may not be needed for it at all.")
+        say("           That fits into a long prompt whole: an index may not be needed for it at all.")
     for step in found["steps"]:
-        _say(f"{step['do']:<10} {step['key']}")
+        say(f"{step['do']:<10} {step['key']}")
     more = sum(documents[name] for name in ("add", "look", "renew", "remove")) - len(found["steps"])
     if more > 0:
-        _say(f"           … and {more:,} more")
+        say(f"           … and {more:,} more")
     if found["kept"]:
-        _say(f"kept       {found['kept']}; build by it: gristmill build --replay {found['kept']}")
+        say(f"kept       {found['kept']}; build by it: gristmill build --replay {found['kept']}")
 
 
 def revisions(found: dict[str, Any]) -> None:
     """The kept revisions."""
     for one in found["revisions"]:
         mark = "*" if one["revision"] == found["published"] else " "
-        _say(
+        say(
             f"{mark} {one['revision']:>5}  {one['generation']}  {one['created'][:19]}  by {one['made_by']:<8} "
             f"{one['counts']['documents']:,} documents, {one['counts']['chunks']:,} chunks, {one['embedder']}"
         )
     if found["held"]:
-        _say(f"Publishing is held: {found['held']}. Release it: gristmill rollback --release")
+        say(f"Publishing is held: {found['held']}. Release it: gristmill rollback --release")
 
 
 def rolled_back(found: dict[str, Any]) -> None:
     """Where readers are now."""
     if found["held"]:
-        _say(f"Readers see what revision {found['content_of']} held, as revision {found['revision']}.")
-        _say("Publishing is held until `gristmill rollback --release`.")
+        say(f"Readers see what revision {found['content_of']} held, as revision {found['revision']}.")
+        say("Publishing is held until `gristmill rollback --release`.")
     else:
-        _say("Released: the next build publishes again.")
+        say("Released: the next build publishes again.")
 
 
 def swept(found: dict[str, Any]) -> None:
     """What was cleared away."""
     if "key" in found:
-        _say(f"{found['key']} is erased; revision {found['revision']} is published without it.")
-        _say("If its source still holds it, exclude it there: the next build would take it in again.")
+        say(f"{found['key']} is erased; revision {found['revision']} is published without it.")
+        say("If its source still holds it, exclude it there: the next build would take it in again.")
     if found["revisions_given_up"]:
-        _say(f"revisions  given up: {', '.join(str(one) for one in found['revisions_given_up'])}")
-    _say(f"forgotten  {_pairs(found['forgotten'])}")
+        say(f"revisions  given up: {', '.join(str(one) for one in found['revisions_given_up'])}")
+    say(f"forgotten  {_pairs(found['forgotten'])}")
     if "bytes" in found:
         before, after = found["bytes"]["before"], found["bytes"]["after"]
-        _say(f"disk       {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now")
+        say(f"disk       {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now")
 
 
 def verified(found: dict[str, Any]) -> None:
     """What was found wrong."""
     for one in found["revisions"]:
-        _say(f"revision {one['revision']} of {one['generation']}: {one['checked']:,} rows read")
+        say(f"revision {one['revision']} of {one['generation']}: {one['checked']:,} rows read")
         for finding in one["findings"]:
             kind = "FAULT" if finding["fault"] else "hint"
             names = f" ({', '.join(finding['examples'])})" if finding["examples"] else ""
-            _say(f"  {kind:<6} {finding['count']:,} {finding['what']}{names}")
-            _say(f"         -> {finding['remedy']}")
-    _say("Nothing is wrong with it." if found["whole"] else "It is not whole.")
+            say(f"  {kind:<6} {finding['count']:,} {finding['what']}{names}")
+            say(f"         -> {finding['remedy']}")
+    say("Nothing is wrong with it." if found["whole"] else "It is not whole.")
 
 
 def repaired(found: dict[str, Any]) -> None:
     """What was set right."""
     if not found["repaired"]:
-        _say("Nothing is wrong with it; nothing was done.")
+        say("Nothing is wrong with it; nothing was done.")
         return
-    _say(
+    say(
         f"Revision {found['revision']} is published: {found['renewed']} documents made again, {found['removed']} taken "
         "out till the next build fetches them."
     )
 
 
-def models(found: dict[str, Any]) -> None:
-    """The models and where they lie."""
-    for one in found["models"]:
-        state = one["folder"] or one["problem"]
-        _say(f"{one['name']:<32} {one['kind']:<9} {one['licence']:<12} {one['bytes'] / 1e6:>8.0f} MB  {state}")
-
-
-def checks(found: dict[str, Any]) -> None:
-    """What doctor found."""
-    for one in found["checks"]:
-        _say(f"{one['state']:<8} {one['name']:<28} {one['found']}")
-        if one["remedy"]:
-            _say(f"{'':<8} -> {one['remedy']}")
-
-
 def _section(section: dict[str, Any] | None) -> None:
     if section is None:
-        _say("    section: not known; the parsed document is no longer remembered, build again")
+        say("    section: not known; the parsed document is no longer remembered, build again")
         return
-    _say(f"    section [{section['start']}, {section['end']}):")
+    say(f"    section [{section['start']}, {section['end']}):")
     for line in section["text"].strip("\n").split("\n"):
-        _say(f"      {line}".rstrip())
+        say(f"      {line}".rstrip())
 
 
 def _failures(failures: list[dict[str, Any]]) -> None:
     for one in failures[:_LONGEST]:
-        _say(f"{one['status']:<10} {one['key']}: {one['reason']}")
+        say(f"{one['status']:<10} {one['key']}: {one['reason']}")
     if len(failures) > _LONGEST:
-        _say(f"           … and {len(failures) - _LONGEST} more (see --json)")
+        say(f"           … and {len(failures) - _LONGEST} more (see --json)")
 
 
 def _names(names: list[str]) -> str:
@@ -282,5 +267,5 @@ def _pairs(values: dict[str, int]) -> str:
     return ", ".join(f"{name} {value:,}" for name, value in values.items())
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     _CONSOLE.print(text, markup=False, soft_wrap=True)
