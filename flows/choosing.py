@@ -167,7 +167,8 @@ def sample(embedder: Embedder, count: int, turn: int) -> Sequence[str]:
     return [parity.ordinary(embedder, TOKENS, turn * count + number) for number in range(count)]
 
 
-def _opened(model: EmbedderModel, one: Choice, registry: Registry, folder: ModelFolder, device: str | None) -> Embedder:
+def _opened(model: EmbedderModel, name: str, registry: Registry, folder: ModelFolder, device: str | None) -> Embedder:
+    one = choice(model, name)
     kind = RUNTIMES[one.runtime]
     missing = [name for name in kind.libraries if not versions([name])]
     if missing:
