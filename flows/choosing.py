@@ -21,7 +21,7 @@ from enrich import parity
 from enrich.conversion import convert
 from enrich.embedder import Embedder, fingerprint, open_embedder
 from enrich.models import EmbedderModel, ModelFolder, Registry
-from enrich.runtimes import RUNTIMES, choices, versions
+from enrich.runtimes import RUNTIMES, choice, choices, versions
 from parsers.errors import ModelError
 
 FOLDER: Final = ".chosen"  # below the root of the model folder
