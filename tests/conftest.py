@@ -89,6 +89,7 @@ class Workspace:
 
     def settings(self, **flags: Any) -> Settings:
         given = {"source": str(self.docs), "index": str(self.index), "embedder": "letters", "ruler": "letters"}
+        given["cache_dir"] = str(self.docs.parent / "cache")
         return load_settings(**(given | {"note_reserve": 8} | self.models | self.flags | flags))
 
     def write(self, key: str, text: str | bytes) -> None:

@@ -16,10 +16,11 @@ from fakes import LettersRuntime, install_letters, pairs_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enrich import embedder as policy
 from enrich import tokens
 from enrich.embedder import Embedder, batches, fingerprint, open_embedder
 from enrich.models import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, default_root, load_registry
-from enrich.runtimes import RUNTIMES, Provenance, RuntimeKind, Vectors, Weights
+from enrich.runtimes import RUNTIMES, OutOfMemory, Provenance, RuntimeKind, Vectors, Weights
 from enrich.tokens import TokenCutter
 from parsers.errors import ModelError
 
@@ -441,3 +442,180 @@ def test_a_folder_that_cannot_be_loaded_and_a_device_that_is_not_there(
         SentenceTransformersRuntime(minilm.model, tmp_path, "cuda")
     with pytest.raises(ModelError, match="unknown device 'abacus'"):
         SentenceTransformersRuntime(minilm.model, tmp_path, "abacus")
+
+
+# --- devices
+
+
+def install(
+    monkeypatch: pytest.MonkeyPatch, encode: Callable[[LettersRuntime, Sequence[Sequence[int]]], Vectors]
+) -> None:
+    real = LettersRuntime.encode
+    kind = type("Changed", (LettersRuntime,), {"encode": lambda self, batch: encode(self, batch), "real": real})
+    monkeypatch.setitem(RUNTIMES, "letters", RuntimeKind(kind))
+
+
+def test_out_of_memory_halves_the_batch_and_later_ones(
+    opened: Callable[..., Embedder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a GPU does that other work leaves little room on."""
+    tried: list[int] = []
+
+    def little_room(self: LettersRuntime, batch: Sequence[Sequence[int]]) -> Vectors:
+        size = len(batch) * max(map(len, batch))
+        tried.append(size)
+        if size > 200:
+            raise OutOfMemory(f"{size} tokens")
+        return LettersRuntime.encode(self, batch)
+
+    texts = [f"{'abcdefghij'[n % 10] * (n % 37 + 1)} {n}" for n in range(90)]
+    expected = opened().encode(texts).vectors
+    install(monkeypatch, little_room)
+    embedder = opened()
+    np.testing.assert_array_equal(embedder.encode(texts).vectors, expected)
+    failed = sum(size > 200 for size in tried)
+    embedder.encode([f"{text} again" for text in texts])
+    assert 0 < failed < 10 and sum(size > 200 for size in tried) <= failed + 1, "what fits is remembered"
+
+
+def test_a_text_that_does_not_fit_into_memory_alone_is_said(
+    opened: Callable[..., Embedder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(self: LettersRuntime, batch: Sequence[Sequence[int]]) -> Vectors:
+        raise OutOfMemory("1 GiB wanted")
+
+    install(monkeypatch, no_room)
+    with pytest.raises(ModelError, match=r"letters on cpu: a text of 3 tokens does not fit .*: 1 GiB wanted"):
+        opened().encode(["a", "b"])
+
+
+def test_every_device_gets_work_and_the_order_stays(opened: Callable[..., Embedder]) -> None:
+    one = opened()
+    texts = [f"{'abcdefghij'[n % 10] * (n % 37 + 1)} {n}" for n in range(200)]
+    runtimes = [LettersRuntime(one.model, one_weights(opened), "fp32", None) for _ in range(3)]
+    used: set[int] = set()
+    barrier = threading.Barrier(3, timeout=20)
+
+    class Device:
+        def __init__(self, number: int) -> None:
+            self.number, self.provenance = number, runtimes[number].provenance
+
+        def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
+            if self.number not in used:
+                used.add(self.number)
+                barrier.wait()  # all three must be at work at once
+            return runtimes[self.number].encode(batch)
+
+    many = Embedder(one.model, one._tokens, lambda: [Device(n) for n in range(3)], batch_tokens=256)
+    np.testing.assert_array_equal(many.encode(texts).vectors, one.encode(texts).vectors)
+    assert used == {0, 1, 2}
+
+
+def one_weights(opened: Callable[..., Embedder]) -> Weights:
+    """Where the files of ``letters`` are."""
+    found: list[Weights] = []
+
+    def look(model: EmbedderModel, weights: Weights, precision: str, device: str | None) -> LettersRuntime:
+        found.append(weights)
+        return LettersRuntime(model, weights, precision, device)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(RUNTIMES, "letters", RuntimeKind(look))
+        opened().load()
+    return found[0]
+
+
+def test_a_failure_on_one_device_ends_the_call(opened: Callable[..., Embedder]) -> None:
+    one = opened()
+
+    class Broken:
+        provenance = one.provenance
+
+        def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
+            raise RuntimeError("device lost")
+
+    class Slow:
+        provenance = one.provenance
+
+        def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
+            time.sleep(0.005)
+            return one._runtimes()[0].encode(batch)
+
+    both = Embedder(one.model, one._tokens, lambda: [Slow(), Broken()], batch_tokens=64)
+    with pytest.raises(RuntimeError, match="device lost"):
+        both.encode([f"text {n}" for n in range(200)])
+
+
+def test_texts_are_taken_window_by_window(opened: Callable[..., Embedder], monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{'abcdefghij'[n % 10] * (n % 37 + 1)} {n}" for n in range(100)]
+    whole = opened().encode(texts)
+    monkeypatch.setitem(policy.WINDOW, "cpu", 7)
+    LettersRuntime.batches.clear()
+    parts = opened().encode(texts)
+    assert len(LettersRuntime.batches) >= 15
+    np.testing.assert_array_equal(parts.vectors, whole.vectors)
+    np.testing.assert_array_equal(parts.tokens, whole.tokens)
+    monkeypatch.setattr(policy.Embedder, "_pieces", lambda *_: (_ for _ in ()).throw(RuntimeError("broken")))
+    with pytest.raises(RuntimeError, match="broken"):
+        opened().encode(texts)
+
+
+# --- proofs
+
+
+def test_a_runtime_that_must_prove_itself_makes_no_vector_before(opened: Callable[..., Embedder]) -> None:
+    embedder, asked = opened(), []
+
+    def proof(one: Embedder) -> None:
+        asked.append(one.probe(["a", " "], "passage").shape)
+        if len(asked) < 3:
+            raise ModelError("not yet")
+
+    embedder.prove_by(proof)
+    for call in (lambda: embedder.encode(["a"]), lambda: embedder.query("a")):
+        with pytest.raises(ModelError, match="not yet"):
+            call()
+    assert not LettersRuntime.batches, "nothing but what the proof asked for"
+    embedder.encode(["a"])
+    embedder.encode(["b"])
+    assert asked == [(2, 26)] * 3, "once it has, it is not asked again"
+
+
+# --- relatives of O23: a bad text among good ones
+
+
+@pytest.mark.real
+def test_a_bad_text_in_a_batch_of_96_is_retried_alone_and_spoils_no_other(minilm: Embedder) -> None:
+    texts = [f"Entry {n} of the log says that the pump {'started' if n % 2 else 'stopped'}." for n in range(96)]
+    expected = minilm.encode(texts).vectors
+    runtime = minilm._runtimes()[0]
+    bad = next(minilm._pieces([texts[40]], "passage")).ids
+    asked: list[int] = []
+
+    class OneBad:
+        provenance = runtime.provenance
+
+        def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
+            asked.append(len(batch))
+            vectors = runtime.encode(batch).copy()
+            if len(batch) > 1:
+                vectors[[list(ids) == bad for ids in batch]] = np.nan
+            return vectors
+
+    made = Embedder(minilm.model, minilm._tokens, lambda: [OneBad()]).encode(texts).vectors
+    np.testing.assert_allclose(made, expected, atol=1e-5)
+    assert asked.count(1) == 1
+
+
+def test_a_first_component_of_exactly_zero_is_a_vector(opened: Callable[..., Embedder]) -> None:
+    """Others took a zero in front for a failed request, and embedded again or dropped the text."""
+    vectors = opened().encode(["bcd", "aaa"]).vectors
+    assert vectors[0, 0] == 0.0 and vectors[1, 0] == 1.0
+    assert len(LettersRuntime.batches) == 1
+
+
+@pytest.mark.parametrize("text", ["\ud800", "good \udfff text", "\udc00\ud800"])
+def test_half_a_pair_stops_its_batch_and_says_which(letters: Embedder, text: str) -> None:
+    with pytest.raises(ValueError, match="half of a surrogate pair in"):
+        letters.encode(["fine", text, "fine too"])
+    assert letters.encode(["fine", "fine too"]).vectors.shape == (2, 26)
