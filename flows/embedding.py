@@ -79,7 +79,7 @@ def prove(embedder: Embedder, storage: Storage, cache: Path, *, first: bool = Fa
     if data is None:
         raise StoreError(
             f"index {storage.address}: it keeps no probes of {embedder.model.name}, so no runtime can prove itself",
-            "Build it again with this program; nothing is embedded twice.",
+            "Build or repair it once with the runtime that made its vectors; nothing is embedded twice.",
         )
     mark = cache / PROVED / _mark(data, embedder)
     name = parity.named(embedder.provenance)

@@ -22,7 +22,7 @@ from indexes.catalog import Row
 from indexes.generation import Draft, Model, published_catalog
 from indexes.rollback import roll_back
 from indexes.storage import Pointer, Storage, as_store_error
-from indexes.verify import Verdict
+from indexes.verify import Verdict, unprovable
 from indexes.verify import verify as look
 from parsers.errors import GristmillError, StoreError, UsageError
 
@@ -160,8 +160,9 @@ def repair(settings: Settings, say: Say) -> dict[str, Any]:
     with _holding(settings) as (storage, pointer):
         shop = Workshop(settings, storage, BuildReport(), Progress(quiet=True), 0.0)
         retention.clear_leftovers(storage)
+        probes = _renew_probes(shop, pointer)
         verdict = look(storage, pointer, normalized=_normalized(settings, pointer))
-        found = _shown(verdict) | {"repaired": False, "removed": 0, "renewed": 0}
+        found = _shown(verdict) | {"repaired": False, "removed": 0, "renewed": 0, "probes": probes}
         if verdict.whole:
             return found
         if not shop.continues:
@@ -176,6 +177,19 @@ def repair(settings: Settings, say: Say) -> dict[str, Any]:
         finally:
             shop.close()
         return found | {"repaired": True, "removed": lost, "renewed": renewed, "revision": made.revision}
+
+
+def _renew_probes(shop: Workshop, pointer: Pointer) -> bool:
+    """Make the probes again where they are missing or broken, by a runtime that made vectors of the index.
+
+    Raises:
+        StoreError: when the runtime at hand is none of those.
+    """
+    if not unprovable(shop.storage, pointer) or not shop.continues:
+        return False
+    shop.storage.drop_probes(pointer.embedder_fingerprint)
+    shop.embedder.load()
+    return True
 
 
 def _renew(shop: Workshop, verdict: Verdict) -> tuple[int, int]:

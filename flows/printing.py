@@ -232,8 +232,10 @@ def verified(found: dict[str, Any]) -> None:
 
 def repaired(found: dict[str, Any]) -> None:
     """What was set right."""
+    if found["probes"]:
+        say("The probes by which runtimes prove themselves were made again.")
     if not found["repaired"]:
-        say("Nothing is wrong with it; nothing was done.")
+        say("Nothing is wrong with it; nothing was done." if not found["probes"] else "Nothing else is wrong with it.")
         return
     say(
         f"Revision {found['revision']} is published: {found['renewed']} documents made again, {found['removed']} taken "

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from enrich.memo import Memo, VectorMemo, text_digest, vector_key
+from enrich.parity import read_probes
 from indexes import rows as index_rows
 from indexes.catalog import Catalog, stamp
 from indexes.generation import open_stores, published_catalog, store_stamp
@@ -94,6 +95,9 @@ def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
     lexical = _lexical(storage, pointer, table)
     if lexical:
         findings.append(lexical)
+    broken = unprovable(storage, pointer)
+    if broken:
+        findings.append(Finding(broken, 1))
     forgotten = _forgotten(storage, catalog)
     if forgotten:
         what = "documents are not remembered any more: they cannot be shown, cut or embedded again without the source"
@@ -196,6 +200,18 @@ class _Look:
     def _wrong(self, where: list[str], name: str, document: str) -> None:
         where.append(name)
         self.doubted.add(document)
+
+
+def unprovable(storage: Storage, pointer: Pointer) -> str:
+    """What is wrong with the probes by which a runtime proves itself for a revision; empty where nothing is."""
+    data = storage.probes(pointer.embedder_fingerprint)
+    if data is None:
+        return "no probes are kept, so no runtime can prove itself" if pointer.counts.get("vectors") else ""
+    try:
+        fits = read_probes(data).fingerprint == pointer.embedder_fingerprint
+    except StoreError as error:
+        return error.message
+    return "" if fits else "the probes are of another model"
 
 
 def _names(catalog: Catalog) -> dict[str, str]:

@@ -19,7 +19,7 @@ from enrich import embedder as policy
 from enrich.conversion import convert
 from enrich.models import ModelFolder, load_registry
 from enrich.runtimes import RUNTIMES, Provenance, RuntimeKind, Vectors, choice
-from flows import choosing, parity
+from flows import choosing, keeping, parity
 from flows.place import open_storage
 from flows.searching import ask
 from flows.settings import load_settings
@@ -140,6 +140,27 @@ def test_an_index_without_probes_is_told(two: Workspace) -> None:
     storage.keep_probes(pointer.embedder_fingerprint, data[: len(data) // 2])
     with pytest.raises(StoreError, match="probes cannot be read"):
         search(two)
+
+
+def test_verify_sees_broken_probes_and_repair_makes_them_again(two: Workspace) -> None:
+    storage, settings = open_storage(two.settings()), two.settings()
+    pointer = storage.pointer()
+    assert pointer is not None and keeping.verify(settings)["whole"]
+    data = storage.probes(pointer.embedder_fingerprint)
+    assert data is not None
+    for broken in (None, data[:-100], b""):
+        if broken is None:
+            storage.drop_probes(pointer.embedder_fingerprint)
+        else:
+            storage.keep_probes(pointer.embedder_fingerprint, broken)
+        verdict = keeping.verify(settings)
+        assert not verdict["whole"] and "probes" in verdict["revisions"][0]["findings"][0]["what"]
+        with pytest.raises(StoreError, match="with the runtime that made its vectors"):
+            keeping.repair(two.settings(runtime="tally"), lambda line: None)
+        done = keeping.repair(settings, lambda line: None)
+        assert done["probes"] and not done["repaired"]
+        assert keeping.verify(settings)["whole"] and search(two)["hits"]
+    assert open_storage(settings).pointer() == pointer
 
 
 def test_the_proof_is_asked_for_again_of_other_probes(two: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
