@@ -87,6 +87,7 @@ bench: models ## Measure again what the README claims (an hour and more); DATA=f
 	@$(BIN)/python tests/benchmarks/throughput.py $(DATA)/corpora/ancient-history/books --work .bench
 	@$(BIN)/python tests/benchmarks/scale.py
 	@$(BIN)/python tests/benchmarks/churn.py --work .bench
+	@$(BIN)/python tests/benchmarks/runtimes.py $(DATA)/corpora/ancient-history/books/10657.txt
 	@$(BIN)/python tests/benchmarks/books.py $(DATA)/corpora/ancient-history/books --vectors-for 10657.txt
 	@$(BIN)/python tests/benchmarks/notes.py $(addprefix $(DATA)/corpora/ancient-history/books/,10657.txt 10706.txt 674.txt)
 
