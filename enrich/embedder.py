@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -224,10 +224,10 @@ class Embedder:
     def _vectors(self, sequences: Sequence[Sequence[int]], plan: Iterator[list[int]]) -> Vectors:
         """The vectors of token ids, by as many threads as keep the devices busy."""
         vectors = np.empty((len(sequences), self.dimension), dtype=np.float32)
-        turn = threading.Lock()
+        turn, stopped = threading.Lock(), threading.Event()
 
         def work(runtime: Runtime) -> None:
-            while True:
+            while not stopped.is_set():
                 with turn:
                     batch = next(plan, None)
                 if batch is None:
@@ -239,8 +239,11 @@ class Embedder:
             work(feeders[0])
             return vectors
         with ThreadPoolExecutor(len(feeders), "embedder") as pool:
-            for done in [pool.submit(work, runtime) for runtime in feeders]:
-                done.result()
+            try:
+                for done in as_completed([pool.submit(work, runtime) for runtime in feeders]):
+                    done.result()
+            finally:
+                stopped.set()  # whatever ended it: a device that failed, Ctrl-C; the others finish their batch
         return vectors
 
     def _checked(self, runtime: Runtime, batch: Sequence[Sequence[int]]) -> Vectors:

@@ -542,8 +542,10 @@ def test_a_failure_on_one_device_ends_the_call(opened: Callable[..., Embedder]) 
             return one._runtimes()[0].encode(batch)
 
     both = Embedder(one.model, one._tokens, lambda: [Slow(), Broken()], batch_tokens=64)
+    LettersRuntime.batches.clear()
     with pytest.raises(RuntimeError, match="device lost"):
         both.encode([f"text {n}" for n in range(200)])
+    assert len(LettersRuntime.batches) < 10, "the others do not go on to the end"
 
 
 def test_texts_are_taken_window_by_window(opened: Callable[..., Embedder], monkeypatch: pytest.MonkeyPatch) -> None:
