@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from enrich import parity
-from enrich.conversion import convert
+from enrich.conversion import convert, records
 from enrich.embedder import Embedder, fingerprint, open_embedder
 from enrich.models import EmbedderModel, ModelFolder, Registry
 from enrich.runtimes import RUNTIMES, choice, choices, versions
@@ -90,13 +90,14 @@ def runtime_for(model: EmbedderModel, folder: ModelFolder) -> str | None:
 
 
 def remembered(model: EmbedderModel, folder: ModelFolder) -> Chosen | None:
-    """What was measured for a model on this machine, with today's libraries."""
+    """What was measured for a model on this machine, with today's libraries; None where its file is gone since."""
     try:
         chosen = msgspec.json.decode(_record(model, folder).read_bytes(), type=Chosen)
     except (OSError, msgspec.MsgspecError):
         return None
-    known = {str(one) for one in choices(model)}
-    return chosen if chosen.machine == machine() and chosen.runtime in known else None
+    there = records(model, folder)
+    usable = {str(one) for one in choices(model) if not RUNTIMES[one.runtime].converted or one in there}
+    return chosen if chosen.machine == machine() and chosen.runtime in usable else None
 
 
 def choose(

@@ -44,6 +44,7 @@ def run(
         for model in chosen:
             say(f"{model.name}: {folder.find(model)} holds what its hashes say")
     elif action == "convert":
+        chosen = [registry.get(name) for name in names or [settings.embedder]]
         return {"conversions": [record for model in chosen for record in _conversions(model, folder, runtimes, say)]}
     else:
         raise UsageError(f"models: there is no action {action!r}", "Use list, fetch, verify or convert.")
@@ -55,8 +56,7 @@ def _conversions(
 ) -> list[dict[str, Any]]:
     """A model converted, as the records say it."""
     if not isinstance(model, EmbedderModel):
-        say(f"{model.name}: only embedders are converted")
-        return []
+        raise ModelError(f"{model.name} is no embedder", "Only embedders are converted.")
     wanted = [choice(model, name) for name in runtimes or []] or [
         choice(model, name) for name in model.runtimes if name in RUNTIMES and RUNTIMES[name].converted
     ]

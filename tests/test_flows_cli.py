@@ -49,6 +49,7 @@ def test_every_command_has_a_help_text() -> None:
         "status",
         "evaluate",
         "models",
+        "parity",
         "doctor",
     }
     for command in app.registered_commands:
@@ -79,6 +80,15 @@ def test_every_command_has_a_help_text() -> None:
         (["build", ".", "--index", "i", "--config", "golden.toml"], "nowhere.jsonl cannot be read"),
         (["models", "dance"], "no action 'dance'"),
         (["models", "fetch", "unheard-of"], "unknown model"),
+        (["models", "convert", "unheard-of"], "unknown model"),
+        (["models", "convert", "SmolLM2-135M-Instruct"], "is no embedder"),
+        (["models", "list", "--runtime", "onnx"], "--runtime belongs to convert"),
+        (
+            ["parity", "--runtime", "abacus"],
+            "no runtime 'abacus' for all-MiniLM-L6-v2. Known: sentence-transformers:fp32",
+        ),
+        (["parity", "--embedder", "SmolLM2-135M-Instruct"], "is no embedder"),
+        (["parity", "--index", "nowhere"], "nothing is published"),
         (["status", "--config", "nowhere.toml"], "no such file"),
     ],
 )
@@ -139,6 +149,20 @@ def test_the_demo_builds_answers_and_does_nothing_twice(tmp_path: Path) -> None:
 
     standing = run("status", "--index", index)
     assert standing.returncode == 0 and "archive/scan-0417.md" in standing.stdout
+
+
+@pytest.mark.real
+def test_parity_shows_each_pair_and_ends_with_4_where_one_differs(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    for runtime in ("onnx", "onnx:int8"):
+        converted = run("models", "convert", "all-MiniLM-L6-v2", "--runtime", runtime, "--json")
+        assert converted.returncode == 0 and len(last_json(converted)["conversions"][0]["sha256"]) == 64
+    done = run("parity", "--runtime", "onnx", "--runtime", "onnx:int8", "--record", tmp_path / "r.json", "--json")
+    assert done.returncode == 4, done.stderr
+    found = last_json(done)
+    assert [pair["pass"] for pair in found["pairs"]] == [True, False, False]
+    assert json.loads((tmp_path / "r.json").read_text()) == found
+    assert len(found["runtimes"]["onnx:int8"]["file"]) == 64
 
 
 @pytest.mark.real
