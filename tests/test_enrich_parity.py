@@ -176,16 +176,10 @@ def test_the_nearest_in_common() -> None:
 def minilm() -> Iterator[Callable[..., Embedder]]:
     registry, folder = load_registry(), ModelFolder(default_root())
     model = registry.embedder(DEFAULT_EMBEDDER)
-    try:
-        folder.find(model)
-    except ModelError as error:
-        pytest.skip(f"needs the default embedder: {error}")
 
     def open_one(runtime: str = "sentence-transformers") -> Embedder:
         chosen = choice(model, runtime)
         if RUNTIMES[chosen.runtime].converted:
-            for library in (*RUNTIMES[chosen.runtime].libraries, "gguf", "onnx"):
-                pytest.importorskip({"llama-cpp-python": "llama_cpp"}.get(library, library))
             convert(model, chosen, folder)
         return open_embedder(model.name, registry, folder, runtime=runtime, device="cpu")
 
@@ -298,6 +292,5 @@ def test_what_cannot_be_converted_says_why(opened: Callable[..., Embedder], tmp_
     with pytest.raises(ModelError, match=r"reads .* as it is"):
         convert(model, choice(model, "sentence-transformers"), folder)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
-    pytest.importorskip("gguf")
     with pytest.raises(ModelError, match="its kind is 'qwen3'"):
         to_gguf(model, tmp_path, tmp_path / "x.gguf", "fp32")

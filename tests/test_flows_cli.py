@@ -153,7 +153,6 @@ def test_the_demo_builds_answers_and_does_nothing_twice(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_parity_shows_each_pair_and_ends_with_4_where_one_differs(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
     for runtime in ("onnx", "onnx:int8"):
         converted = run("models", "convert", "all-MiniLM-L6-v2", "--runtime", runtime, "--json")
         assert converted.returncode == 0 and len(last_json(converted)["conversions"][0]["sha256"]) == 64

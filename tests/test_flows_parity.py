@@ -288,12 +288,6 @@ def test_quantized_weights_are_refused_by_search_and_build(workspace: Workspace)
     settings = load_settings()
     registry, folder = load_registry(), ModelFolder(settings.models_dir)
     model = registry.embedder(settings.embedder)
-    try:
-        folder.find(model)
-    except ModelError as error:
-        pytest.skip(f"needs the default embedder: {error}")
-    for library in ("gguf", "onnx", "onnxruntime", "llama_cpp"):
-        pytest.importorskip(library)
     workspace.models = {"models_dir": settings.models_dir, "embedder": model.name, "ruler": model.name}
     workspace.write("pump.md", "# Pump\n\nThe pump starts by itself.\n")
     workspace.build()
