@@ -27,7 +27,7 @@ venv: $(READY) ## Make the virtual environment with the pinned packages
 # The constraints file is complete, so nothing is left to resolve. torch, with what its build here needs, is unpacked beside
 # the rest: that takes a third off the two minutes.
 $(READY): pyproject.toml constraints.txt
-	@echo "== Setting up $(VENV): some 170 pinned packages, some 1.5 GB; a minute or two when pip has them cached"
+	@echo "== Setting up $(VENV): some 180 pinned packages, some 1.5 GB; a minute or two when pip has them cached"
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
 	  || { echo "Python 3.11 or 3.12 is needed, $$($(PYTHON) --version) is there: make PYTHON=python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
