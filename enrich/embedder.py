@@ -327,23 +327,13 @@ def open_embedder(
     place = folder.find(model)
     weights = weights_for(model, chosen, place, folder)
     tokens = TokenCutter(place / model.tokenizer.path, model.limit)
-    load = RUNTIMES[chosen.runtime].load
+    kind = RUNTIMES[chosen.runtime]
     return Embedder(
         model,
         tokens,
-        lambda: [load(model, weights, chosen.precision, one) for one in devices(device)],
+        lambda: [kind.load(model, weights, chosen.precision, one) for one in kind.devices(device)],
         batch_tokens,
     )
-
-
-def devices(wanted: str | None) -> list[str | None]:
-    """The devices that each get a runtime: every GPU where GPUs are meant, one device otherwise."""
-    if wanted is not None and wanted != "cuda":
-        return [wanted]
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return [f"cuda:{number}" for number in range(count)] if count > 1 else [wanted]
 
 
 def batches(lengths: Sequence[int], budget: Callable[[], int]) -> Iterator[list[int]]:

@@ -119,7 +119,7 @@ class PatientClient:
             future.cancel()
         try:
             return future.result()
-        except BaseException:
+        except BaseException:  # Ctrl-C too: the request goes with whoever waits for it
             future.cancel()
             raise
         finally:

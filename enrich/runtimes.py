@@ -81,6 +81,20 @@ class Weights(NamedTuple):
 Loader = Callable[[EmbedderModel, Weights, str, str | None], Runtime]
 
 
+def _as_wanted(wanted: str | None) -> list[str | None]:
+    return [wanted]
+
+
+def _every_gpu(wanted: str | None) -> list[str | None]:
+    """Every GPU where GPUs are meant and there are several."""
+    if wanted is not None and wanted != "cuda":
+        return [wanted]
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return [f"cuda:{number}" for number in range(count)] if count > 1 else [wanted]
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimeKind:
     """A runtime that is known.
@@ -90,12 +104,14 @@ class RuntimeKind:
         precisions: of weights and arithmetic that it can run; the first is the default.
         converted: ending of the file that it needs, such as ``.gguf``; empty where it reads the model's own folder.
         libraries: distributions that it cannot do without.
+        devices: the devices that each get a runtime of their own, for what the caller wants.
     """
 
     load: Loader
     precisions: tuple[str, ...] = ("fp32",)
     converted: str = ""
     libraries: tuple[str, ...] = ()
+    devices: Callable[[str | None], list[str | None]] = _as_wanted
 
 
 def _sentence_transformers(model: EmbedderModel, weights: Weights, precision: str, device: str | None) -> Runtime:
@@ -118,7 +134,10 @@ def _llama(model: EmbedderModel, weights: Weights, precision: str, device: str |
 
 RUNTIMES: Final[dict[str, RuntimeKind]] = {
     "sentence-transformers": RuntimeKind(
-        _sentence_transformers, ("fp32", "bf16", "fp16"), libraries=("sentence-transformers", "torch")
+        _sentence_transformers,
+        ("fp32", "bf16", "fp16"),
+        libraries=("sentence-transformers", "torch"),
+        devices=_every_gpu,
     ),
     "onnx": RuntimeKind(_onnx, ("fp32", "int8"), ".onnx", ("onnxruntime",)),
     "llama.cpp": RuntimeKind(_llama, ("fp32", "fp16", "q8_0", "q4_k_m"), ".gguf", ("llama-cpp-python",)),

@@ -101,21 +101,29 @@ def remembered(model: EmbedderModel, folder: ModelFolder) -> Chosen | None:
 
 
 def choose(
-    model: EmbedderModel, registry: Registry, folder: ModelFolder, device: str | None, say: Callable[[str], None]
+    embedder: str, registry: Registry, folder: ModelFolder, device: str | None, say: Callable[[str], None]
 ) -> Chosen:
     """Convert the model for every runtime that is installed, measure those that agree, and remember the fastest.
 
     Raises:
-        ModelError: when the model is missing.
+        ModelError: when the model is missing, or its own runtime cannot run.
     """
+    model = registry.embedder(embedder)
     names = [str(one) for one in choices(model) if one.precision not in QUANTIZED]
     tried: dict[str, Tried] = {}
     racing: dict[str, Embedder] = {}
     for name in names:
         say(f"{model.name}: trying {name}")
         try:
-            racing[name] = _opened(model, name, registry, folder, device)
+            one = choice(model, name)
+            if RUNTIMES[one.runtime].converted:
+                convert(model, one, folder)
+            racing[name] = open_embedder(embedder, registry, folder, runtime=name, device=device)
+            racing[name].load()
         except ModelError as error:
+            if name == names[0]:
+                raise
+            racing.pop(name, None)
             tried[name] = Tried(name=name, problem=error.message)
     quick = rates(racing, rounds=1, count=QUICK)
     for name in list(racing):
@@ -153,9 +161,10 @@ def rates(racing: dict[str, Embedder], rounds: int, count: int) -> dict[str, flo
         count: texts in a round.
     """
     seconds: dict[str, list[float]] = {name: [] for name in racing}
+    first = next(iter(racing.values()))  # all have one tokenizer
     for turn in range(rounds + 1):
+        texts = sample(first, count, turn)
         for name, embedder in racing.items():
-            texts = sample(embedder, count, turn)
             begun = time.perf_counter()
             embedder.probe(texts, "passage")
             if turn:
@@ -166,17 +175,6 @@ def rates(racing: dict[str, Embedder], rounds: int, count: int) -> dict[str, flo
 def sample(embedder: Embedder, count: int, turn: int) -> Sequence[str]:
     """Ordinary texts of a chunk's length, others in each turn."""
     return [parity.ordinary(embedder, TOKENS, turn * count + number) for number in range(count)]
-
-
-def _opened(model: EmbedderModel, name: str, registry: Registry, folder: ModelFolder, device: str | None) -> Embedder:
-    one = choice(model, name)
-    kind = RUNTIMES[one.runtime]
-    missing = [name for name in kind.libraries if not versions([name])]
-    if missing:
-        raise ModelError(f"{', '.join(missing)} is not installed")
-    if kind.converted:
-        convert(model, one, folder)
-    return open_embedder(model.name, registry, folder, runtime=name, device=device)
 
 
 def _record(model: EmbedderModel, folder: ModelFolder) -> Path:

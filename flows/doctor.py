@@ -57,7 +57,7 @@ def choose_runtime(settings: Settings, say: Callable[[str], None]) -> None:
         ModelError: when the model is missing.
     """
     registry, folder = load_registry(*settings.model_files), ModelFolder(settings.models_dir, settings.model_folders)
-    choose(registry.embedder(settings.embedder), registry, folder, settings.device, say)
+    choose(settings.embedder, registry, folder, settings.device, say)
 
 
 def _runtime(settings: Settings) -> Iterator[dict[str, str]]:

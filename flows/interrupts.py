@@ -53,6 +53,7 @@ def noted() -> Iterator[None]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
+        _asked.clear()  # it has ended this flow, and is nothing to the next one in this process
 
 
 def check() -> None:

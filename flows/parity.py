@@ -10,9 +10,9 @@ import msgspec
 
 from enrich import parity
 from enrich.embedder import Embedder, open_embedder
-from enrich.models import EmbedderModel, ModelFolder, Registry, load_registry
+from enrich.models import ModelFolder, Registry, load_registry
 from enrich.parity import Comparison, Text
-from enrich.runtimes import RUNTIMES, Choice, Vectors, choice, choices, versions
+from enrich.runtimes import Vectors, choice, choices
 from flows.choosing import machine
 from flows.place import published
 from flows.settings import Settings
@@ -55,8 +55,9 @@ def run(
     registry = load_registry(*settings.model_files)
     models = ModelFolder(settings.models_dir, settings.model_folders)
     place = published(settings) if with_index else None
-    model = registry.embedder(embedder or (place[1].embedder if place else settings.embedder))
-    opened = list(_opened(settings, model, registry, models, names, say))
+    name = embedder or (place[1].embedder if place else settings.embedder)
+    model = registry.embedder(name)
+    opened = list(_opened(settings, name, registry, models, names, say))
     if not opened:
         raise ModelError(f"no runtime of {model.name} can be compared", "See `gristmill doctor`.")
     if place is not None:
@@ -66,7 +67,7 @@ def run(
         chosen = parity.texts(opened[0])
         pairs = list(_each_other(opened, chosen, say))
     found: dict[str, Any] = {
-        "model": model.name,
+        "model": name,
         "fingerprint": opened[0].fingerprint,
         "texts": parity.digest(chosen) if chosen else "",
         "runtimes": {parity.named(one.provenance): msgspec.to_builtins(one.provenance) for one in opened},
@@ -80,28 +81,21 @@ def run(
 
 
 def _opened(
-    settings: Settings, model: EmbedderModel, registry: Registry, models: ModelFolder, names: list[str], say: Say
+    settings: Settings, name: str, registry: Registry, models: ModelFolder, names: list[str], say: Say
 ) -> Iterator[Embedder]:
     """The runtimes to compare; where they are not named, one that cannot run here is left out, and said."""
-    wanted = [choice(model, name) for name in names] or choices(model)
+    model = registry.embedder(name)
+    wanted = [choice(model, one) for one in names] or choices(model)
     for one in wanted:
         try:
-            embedder = _open(settings, model, registry, models, one)
+            embedder = open_embedder(name, registry, models, runtime=str(one), device=settings.device)
+            embedder.load()
         except ModelError as error:
             if names:
                 raise
             say(f"left out {one}: {error.message}. {error.remedy}")
         else:
             yield embedder
-
-
-def _open(settings: Settings, model: EmbedderModel, registry: Registry, models: ModelFolder, one: Choice) -> Embedder:
-    missing = [name for name in RUNTIMES[one.runtime].libraries if not versions([name])]
-    if missing:
-        raise ModelError(f"{', '.join(missing)} is not installed", "Install the extras `runtimes` and `notes`.")
-    embedder = open_embedder(model.name, registry, models, runtime=str(one), device=settings.device)
-    embedder.provenance  # noqa: B018 - loads it
-    return embedder
 
 
 def _each_other(opened: list[Embedder], chosen: list[Text], say: Say) -> Iterator[Comparison]:

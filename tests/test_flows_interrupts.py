@@ -67,6 +67,23 @@ def test_an_interrupt_that_is_swallowed_stops_what_comes_next(
     assert done.stdout.split("\n")[-3:-1] == ["went on", f"stopped by {raised}"], (done.stdout, done.stderr)
 
 
+def test_an_interrupt_ends_one_flow_and_not_the_next_in_the_process() -> None:
+    done = run(
+        "import signal\n"
+        "from flows import interrupts\n"
+        "interrupts.install()\n"
+        "try:\n"
+        "    with interrupts.noted():\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('stopped')\n"
+        "with interrupts.noted():\n"
+        "    interrupts.check()\n"
+        "    print('built')\n"
+    )
+    assert done.stdout == "stopped\nbuilt\n", done.stderr
+
+
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     done = run(
         "import signal\n"

@@ -229,7 +229,7 @@ def choose(workspace: Workspace) -> choosing.Chosen:
     settings = workspace.settings()
     registry = load_registry(*settings.model_files)
     folder = ModelFolder(settings.models_dir, settings.model_folders)
-    return choosing.choose(registry.embedder("letters"), registry, folder, None, lambda line: None)
+    return choosing.choose("letters", registry, folder, None, lambda line: None)
 
 
 def runtime_used(workspace: Workspace, **flags: Any) -> str:
@@ -267,6 +267,34 @@ def test_a_faster_one_that_does_not_agree_is_not_chosen(two: Workspace, monkeypa
     chosen = choose(two)
     assert chosen.runtime == "letters:fp32"
     assert "0.999 is asked of every stratum" in next(one.problem for one in chosen.tried if one.name == "tally:fp32")
+
+
+def test_a_runtime_that_cannot_be_loaded_is_out_and_a_missing_model_is_told(
+    two: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise ModelError("no such library")
+
+    monkeypatch.setitem(RUNTIMES, "tally", RuntimeKind(broken))
+    chosen = choose(two)
+    assert chosen.runtime == "letters:fp32"
+    assert next(one.problem for one in chosen.tried if one.name == "tally:fp32") == "no such library"
+    (Path(two.models["models_dir"]) / "letters" / "alphabet.txt").unlink()
+    with pytest.raises(ModelError, match=r"alphabet\.txt: expected a file"):
+        choose(two)
+
+
+def test_shorter_vectors_are_compared_as_such(workspace: Workspace) -> None:
+    toml: Path = workspace.models["model_files"][0]
+    toml.write_text(toml.read_text().replace('name = "letters"', 'name = "letters"\nmatryoshka = [24]'))
+    workspace.flags = {"embedder": "letters@24"}
+    workspace.write("pump.md", "# Pump\n\nThe pump starts by itself.\n")
+    workspace.build()
+    found = run(workspace, with_index=True)
+    assert found["ok"] and found["model"] == "letters@24" and len(found["pairs"]) == 1
+    settings = workspace.settings()
+    folder = ModelFolder(settings.models_dir, settings.model_folders)
+    assert choosing.choose("letters@24", load_registry(toml), folder, None, lambda line: None).runtime == "letters:fp32"
 
 
 def test_one_far_behind_is_not_compared(two: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
