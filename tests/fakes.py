@@ -79,10 +79,11 @@ def install_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pa
     real = Embedder.probe
 
     def unseen(self: Embedder, *given: Any) -> Vectors:
-        before = len(LettersRuntime.batches)
-        vectors = real(self, *given)
-        del LettersRuntime.batches[before:]
-        return vectors
+        kept, LettersRuntime.batches = LettersRuntime.batches, []
+        try:
+            return real(self, *given)
+        finally:
+            LettersRuntime.batches = kept
 
     monkeypatch.setattr(Embedder, "probe", unseen)
     return toml, root
