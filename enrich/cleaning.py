@@ -64,7 +64,8 @@ _OFFERS: Final = re.compile(
 )
 # Words about the passage in place of words of it: the same before every note, they would make all notes alike.
 _FRAME: Final = re.compile(
-    r"^(?:this|the) (?:passage|text|excerpt) (?:is about|describes|discusses|explains|details|talks about"
+    r"^(?:this|the) (?:last )?(?:passage|text|excerpt)(?: of (?:this|the) (?:text|document))?"
+    r" (?:is about|describes|discusses|explains|details|talks about|(?:states|says|tells(?: us)?) that"
     r"|tells (?:the story )?(?:of|about)|provides an? (?:detailed )?(?:account|description|overview) of)\s+(?=\w)",
     re.IGNORECASE,
 )

@@ -2,8 +2,8 @@
 
 Kept here: a prompt is a function of the template and the window alone; the window holds the titles above and beside
 the chunk and a fixed number of characters of neighbouring text within its section, so an edit renews the notes whose
-window holds it and no others (where the whole document is asked for, each of its notes); and nothing in a document can
-close a mark of the prompt or open one.
+window holds it and no others (where the whole document is asked for, each of its notes; where what precedes is, those
+from there on); and nothing in a document can close a mark of the prompt or open one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from parsers.document import ROOT, Document, left_out
 
 DEFAULT_TEMPLATE: Final = "note-2"
 DOCUMENT_TEMPLATE: Final = "document-1"  # for windows with a whole document
+PRECEDING_TEMPLATE: Final = "preceding-1"  # for windows with the document up to the passage
 MARKS: Final = ("document", "passage")  # the names of all templates' marks
 EDGE: Final = 64  # code points of a passage's beginning and of its end, where the document around it stands whole
 OPENING: Final = 240  # code points; a longer first sentence says too much to stand in a note
@@ -36,13 +38,15 @@ class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
         neighbours: code points of text before the chunk, and as many after it.
         siblings: how many titles of sections beside the chunk's own, the nearest ones.
         title: code points of each title; what is longer is cut at white space.
-        document: code points up to which a document stands whole in its chunks' prompts; 0 for never.
+        document: code points up to which a document stands in its chunks' prompts; 0 for never.
+        preceding: whether of such a document only what comes before the passage, and the passage, stands there.
     """
 
     neighbours: int = 200
     siblings: int = 6
     title: int = 80
     document: int = 0
+    preceding: bool = False
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,6 +62,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             sections none; it goes into extractive notes only, never into a prompt.
         document: the whole text of the document without the parts left out of the index, where that was asked for and
             is not too long; empty otherwise.
+        preceding: the same up to the passage's end, where that was asked for: the text from one chunk's end to the
+            next one's, each a piece, the last one ending with the passage; so what two chunks share is evaluated once.
     """
 
     title: str
@@ -68,6 +74,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: str = ""
     opening: str = ""
     document: str = ""
+    preceding: tuple[str, ...] = ()
 
 
 class Windows:
@@ -77,9 +84,12 @@ class Windows:
         document: the parsed document.
         title: its title, or its base name where it has none.
         settings: how wide a window is.
+        chunks: all chunks of the document, in reading order, where windows are to hold what precedes.
     """
 
-    def __init__(self, document: Document, title: str, settings: WindowSettings | None = None) -> None:
+    def __init__(
+        self, document: Document, title: str, settings: WindowSettings | None = None, chunks: Sequence[Chunk] = ()
+    ) -> None:
         self._document = document
         self._settings = settings or WindowSettings()
         self._title = _shorten(title, self._settings.title)
@@ -87,8 +97,14 @@ class Windows:
         self._below = document.children()
         self._sections = {node.extent: index for index, node in enumerate(document.nodes) if node.kind == "section"}
         self._edges = self._boundaries()
+        self._kept = self._not_left_out()
         self.whole: Final = self._whole()
-        """The document's text, where it stands whole in the prompts; empty where it does not."""
+        """The document's text, where it stands in the prompts; empty where it does not."""
+        self._pieces: tuple[str, ...] = ()
+        if self.whole and self._settings.preceding:
+            ends = [0, *sorted({chunk.end for chunk in chunks})]
+            self._pieces = tuple(self._text(start, end) for start, end in pairwise(ends))
+            self._ends = ends[1:]
         self._siblings: dict[int, tuple[str, ...]] = {}
         self._openings: dict[int, tuple[int, str]] = {}
 
@@ -105,20 +121,30 @@ class Windows:
             after=after,
             text=chunk.text,
             opening=self._opening(section, chunk),
-            document=self.whole,
+            document="" if self._pieces else self.whole,
+            preceding=self._pieces[: bisect_left(self._ends, chunk.end) + 1] if self._pieces else (),
         )
+
+    def _not_left_out(self) -> list[tuple[int, int]]:
+        """Start and end of each stretch of text that is not left out of the index."""
+        position, kept = 0, []
+        for node, reason in zip(self._document.nodes, self._reasons, strict=True):
+            start, end = node.extent
+            if reason is not None and end > position:
+                kept.append((position, max(position, start)))
+                position = end
+        return [*kept, (position, len(self._document.text))]
+
+    def _text(self, start: int, end: int) -> str:
+        """The text between two places without what is left out of the index."""
+        stretches = ((max(low, start), min(high, end)) for low, high in self._kept)
+        return "".join(self._document.text[low:high] for low, high in stretches if low < high)
 
     def _whole(self) -> str:
         """The text without what is left out of the index; empty where it is longer than the settings allow."""
         if not self._settings.document:
             return ""
-        text, position, pieces = self._document.text, 0, []
-        for node, reason in zip(self._document.nodes, self._reasons, strict=True):
-            start, end = node.extent
-            if reason is not None and end > position:
-                pieces.append(text[position : max(position, start)])
-                position = end
-        whole = "".join([*pieces, text[position:]]).strip()
+        whole = self._text(0, len(self._document.text)).strip()
         return whole if len(whole) <= self._settings.document else ""
 
     def _boundaries(self) -> list[int]:
@@ -191,11 +217,11 @@ def window(document: Document, title: str, chunk: Chunk, settings: WindowSetting
 def narrowed(window: Window) -> Iterator[Window]:
     """Narrower and narrower windows, for an LLM whose context does not take a whole one.
 
-    First without the whole document, then without neighbouring text, then without the titles beside it, then with half
+    First without the document, then without neighbouring text, then without the titles beside it, then with half
     of the passage, and so on.
     """
-    if window.document:
-        window = msgspec.structs.replace(window, document="")
+    if window.document or window.preceding:
+        window = msgspec.structs.replace(window, document="", preceding=())
         yield window
     window = msgspec.structs.replace(window, before="", after="")
     yield window
@@ -212,20 +238,25 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         instructions: the same for every prompt of a template.
-        shared: what the chunks of one section have in common, or those of one document where it stands whole in it;
-            evaluated once for them by a runtime that can.
+        shared: what the chunks of one section have in common, or those of one document where it stands in it, in
+            pieces; a runtime that can evaluates the pieces that two prompts begin with once for both.
         rest: what is this chunk's own; evaluated once for both tries.
         ask: what is asked; with ``shared`` and ``rest`` before it, one message.
         again: stands in for ``ask`` at the second try, after a note was rejected; empty where there is none.
-        whole: whether ``shared`` holds a whole document, for which a runtime makes room.
+        whole: whether ``shared`` holds a document, whole or up to the passage, for which a runtime makes room.
     """
 
     instructions: str
-    shared: str
+    shared: tuple[str, ...]
     rest: str
     ask: str
     again: str = ""
     whole: bool = False
+
+    @property
+    def message(self) -> str:
+        """Everything behind the instructions."""
+        return "".join((*self.shared, self.rest, self.ask))
 
 
 class Template:
@@ -250,13 +281,19 @@ class Template:
     def compose(self, window: Window) -> Prompt:
         """The prompt for a window."""
         fields = self._fields(window)
+        head, precedes, _ = self._parts["shared"].partition("{preceding}")
+        if precedes:
+            pieces = [self._unmarked(piece) for piece in window.preceding] or [""]
+            pieces[0] = _fill(head, fields) + pieces[0].lstrip()
+        else:
+            pieces = [_fill(head, fields) + "\n"]
         return Prompt(
             instructions=self._parts["instructions"],
-            shared=_fill(self._parts["shared"], fields) + "\n",
-            rest=_fill(self._parts["rest"], fields) + "\n\n",
+            shared=tuple(pieces),
+            rest="\n" * bool(precedes) + _fill(self._parts["rest"], fields) + "\n\n",
             ask=self._parts["ask"],
             again=self._parts["again"],
-            whole=bool(window.document) and "{document}" in self._parts["shared"],
+            whole=bool(precedes) or (bool(window.document) and "{document}" in self._parts["shared"]),
         )
 
     def _fields(self, window: Window) -> Mapping[str, str]:
@@ -270,7 +307,11 @@ class Template:
             "excerpt": _excerpt(window.text.strip()),
             "document": window.document,
         }
-        return {name: self._marks.sub(r"‹\1\2", value) for name, value in raw.items()}
+        return {name: self._unmarked(value) for name, value in raw.items()}
+
+    def _unmarked(self, text: str) -> str:
+        """A document's text without what would close a mark of the prompt or open one."""
+        return self._marks.sub(r"‹\1\2", text)
 
 
 def load_template(name: str = DEFAULT_TEMPLATE) -> Template:
@@ -288,7 +329,7 @@ def load_template(name: str = DEFAULT_TEMPLATE) -> Template:
 
 def key(prompt: Prompt, llm_fingerprint: str) -> str:
     """Under what a prompt's note is remembered: 64 hexadecimal digits of the exact prompt and the LLM's fingerprint."""
-    parts = (llm_fingerprint, prompt.instructions, prompt.shared, prompt.rest, prompt.ask, prompt.again)
+    parts = (llm_fingerprint, prompt.instructions, *prompt.shared, prompt.rest, prompt.ask, prompt.again)
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     return hashlib.sha256(b"".join(len(data).to_bytes(8, "big") + data for data in encoded)).hexdigest()
 

@@ -61,7 +61,8 @@ def quiet(window: Window) -> Window:
         after=after,
         text=text,
         opening=_calm(window.opening),
-        document=_calm_document(window.document),
+        document=_calm_document((window.document,))[0],
+        preceding=_calm_document(window.preceding),
     )
 
 
@@ -70,8 +71,8 @@ def _calm(line: str) -> str:
 
 
 @lru_cache(maxsize=8)  # the chunks of a document ask for the same text one after another
-def _calm_document(text: str) -> str:
-    return _calm(text)
+def _calm_document(pieces: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(without_orders(*pieces))
 
 
 def grounded(note: str, window: Window) -> str:
@@ -79,7 +80,8 @@ def grounded(note: str, window: Window) -> str:
     calm = quiet(window)
     ground = _Ground(calm)
     names = list(_claims(note, ground))
-    near = _Ground(msgspec.structs.replace(calm, document="")) if calm.document else ground
+    far = calm.document or calm.preceding
+    near = _Ground(msgspec.structs.replace(calm, document="", preceding=())) if far else ground
     for name in names:
         if not ground.holds(name):
             return (
@@ -127,7 +129,7 @@ def _wanders(names: Sequence[str], near: _Ground) -> str:
 
 def _strays(note: str, names: Iterable[str], window: Window) -> str:
     """Why a note is about something else; the names in it may come from the neighbouring text and do not count."""
-    own = _Ground(msgspec.structs.replace(window, siblings=(), before="", after="", document=""))
+    own = _Ground(msgspec.structs.replace(window, siblings=(), before="", after="", document="", preceding=()))
     words = content(note) - {part for name in names for part in content(name)}
     found = sum(1 for word in sorted(words) if own.knows(word))
     if words and (not found or (found < SUPPORT * len(words) and len(words) - found > 1)):
@@ -177,8 +179,7 @@ class _Ground:
 
 def _whole(window: Window) -> str:
     parts = (window.title, *window.heading_path, *window.siblings, window.before, window.text, window.after)
-    parts += (window.document,) if window.document else ()
-    return "\n".join(parts)
+    return "\n".join([*parts, *filter(None, (window.document, "".join(window.preceding)))])
 
 
 def _claims(note: str, ground: _Ground) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """llama.cpp in this process: the one module that imports llama_cpp.
 
-Kept here: an answer depends on the prompt alone. The instructions are evaluated by themselves, then the shared part,
-then the rest, then the question; a part that is there already is kept by setting the state back to its end, so the
-batches are the same whether it was there or not. Document text never becomes a control token, and no call is made that
-llama.cpp would answer by ending the process.
+Kept here: an answer depends on the prompt alone. The instructions are evaluated by themselves, then each piece of the
+shared part, then the rest, then the question; what is there already is kept by setting the state back to its end, so
+the batches are the same whether it was there or not. Document text never becomes a control token, and no call is made
+that llama.cpp would answer by ending the process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _SYSTEM: Final = "\ue000system\ue001"
 _USER: Final = "\ue000user\ue001"
 # What a template may ask for beyond the messages: no reasoning, and no date of today in the prompt.
 _TEMPLATE_VARIABLES: Final[Mapping[str, Any]] = {"enable_thinking": False, "date_string": "26 Jul 2024"}
-_TITLE: Final = 128  # tokens, more than a title and the marks around a whole document have
+_TITLE: Final = 128  # tokens, more than a title and the marks around a document have
+_REMEMBERED: Final = 256  # texts whose tokens are kept
 _PIECE: Final = 512  # bytes of one token's text, more than any vocabulary has
 
 _loading = threading.Lock()
@@ -42,7 +43,7 @@ class LlamaRuntime:
     Args:
         path: the GGUF.
         n_ctx: tokens of context, the answer included; capped at what the model was trained with.
-        document: code points up to which a whole document may stand in a prompt; the context grows by as many tokens as
+        document: code points up to which a document may stand in a prompt; the context grows by as many tokens as
             that may take, which is no part of the fingerprint, since a prompt that fits is answered alike in any.
         threads: CPU threads.
         gpu_layers: layers to put on a GPU, -1 for all; only with a llama.cpp built for one.
@@ -76,6 +77,7 @@ class LlamaRuntime:
         self._llama: Any = None
         self._controls: tuple[list[int], list[int], list[int]] = ([], [], [])
         self._evaluated: list[list[int]] = []
+        self._tokens: dict[str, list[int]] = {}
         self._limit = self._room
 
     @property
@@ -180,19 +182,22 @@ class LlamaRuntime:
         return _special_text(self._llama, token)
 
     def _stages(self, prompt: Prompt) -> list[list[int]]:
-        """The prompt's tokens: instructions, shared part, rest, question. Only ours can be control tokens."""
+        """The prompt's tokens: instructions, shared pieces, rest, question. Only ours can be control tokens."""
         before, between, behind = self._controls
         return [
             [*before, *self._plain(prompt.instructions), *between],
-            self._plain(prompt.shared),
+            *map(self._plain, prompt.shared),
             self._plain(prompt.rest),
             [*self._plain(prompt.ask), *behind],
         ]
 
     def _plain(self, text: str) -> list[int]:
-        data = text.encode("utf-8", "replace")
-        tokens: list[int] = self._llama.tokenize(data, add_bos=False, special=False) if data else []
-        return tokens
+        if text not in self._tokens:  # asked of each prompt several times, of a document with each of its chunks
+            if len(self._tokens) >= _REMEMBERED:
+                self._tokens.clear()
+            data = text.encode("utf-8", "replace")
+            self._tokens[text] = self._llama.tokenize(data, add_bos=False, special=False) if data else []
+        return self._tokens[text]
 
     def _evaluate(self, stages: Sequence[list[int]]) -> None:
         """Bring the state to the end of the prompt, one stage after the other; the last one is never kept."""

@@ -17,12 +17,21 @@ from typing import Final, Protocol
 import msgspec
 
 from enrich.cleaning import Rejection, clean
-from enrich.context import DOCUMENT_TEMPLATE, Prompt, Template, Window, key, load_template, narrowed
+from enrich.context import (
+    DOCUMENT_TEMPLATE,
+    PRECEDING_TEMPLATE,
+    Prompt,
+    Template,
+    Window,
+    key,
+    load_template,
+    narrowed,
+)
 from enrich.grounding import grounded, quiet
 from enrich.note import Note
 from parsers.errors import GristmillError
 
-NOTES_VERSION: Final = 2  # of the rules in context, cleaning, grounding and here; a raise renews all notes
+NOTES_VERSION: Final = 3  # of the rules in context, cleaning, grounding and here; a raise renews all notes
 FAILURES: Final = 3  # in a row, after which a runtime is not asked again within a call
 CONTEXT: Final = 2048  # tokens that a runtime has for a prompt and its answer, beside a whole document
 
@@ -100,8 +109,9 @@ class NoteWriter:
     Args:
         runtime: runs the LLM; None is enough to make prompts and keys, given its fingerprint.
         settings: how notes are asked for.
-        template: the prompt file for windows without a whole document.
-        whole: the prompt file for windows with one.
+        template: the prompt file for windows without the document.
+        whole: the prompt file for windows with the whole of it.
+        preceding: the prompt file for windows with the document up to the passage.
     """
 
     def __init__(
@@ -110,11 +120,13 @@ class NoteWriter:
         settings: NoteSettings | None = None,
         template: Template | None = None,
         whole: Template | None = None,
+        preceding: Template | None = None,
     ) -> None:
         self._runtime = runtime
         self._settings = settings or NoteSettings()
         self._template = template or load_template()
         self._whole = whole or load_template(DOCUMENT_TEMPLATE)
+        self._preceding = preceding or load_template(PRECEDING_TEMPLATE)
         self._lock = threading.Lock()
         self._failures = 0
         self.counts: Counter[str] = Counter()
@@ -124,7 +136,7 @@ class NoteWriter:
     def fingerprint(self) -> str:
         """What decides a note besides its prompt: the LLM, the prompt file, the settings, the version of the rules.
 
-        The file for whole documents is not in it: all that it adds stands in the prompts that are made of it.
+        The files for windows with the document are not in it: all that they add stands in the prompts made of them.
         """
         parts = (
             f"notes:{NOTES_VERSION}",
@@ -145,8 +157,8 @@ class NoteWriter:
     def write(self, prompts: Sequence[Prompt], windows: Sequence[Window]) -> list[Note]:
         """The notes for prompts and the windows they were made of, in the same order.
 
-        Chunks that share the first part of their prompt are asked for one after another, whatever their order; as many
-        at a time as the runtime answers.
+        Chunks that share the first part of their prompt are asked for one after another, whatever their order, and
+        those with more of the document before them later; as many at a time as the runtime answers.
         """
         order = _by_shared_part(prompts)
         own = ([prompts[index] for index in order], [windows[index] for index in order])
@@ -220,6 +232,8 @@ class NoteWriter:
         return min(self._runtime.room(prompt), self._runtime.room(again)) >= self._settings.max_tokens
 
     def _composed(self, calm: Window) -> Prompt:
+        if calm.preceding:
+            return self._preceding.compose(calm)
         return (self._whole if calm.document else self._template).compose(calm)
 
     def _count(self, what: str) -> None:
@@ -243,12 +257,12 @@ def document_tokens(length: int) -> int:
 
 def limit(prompt: Prompt, context: int) -> int:
     """Tokens that a prompt and its answer may have: a function of the prompt, so that settings renew no notes."""
-    return context + document_tokens(len(prompt.shared)) if prompt.whole else context
+    return context + document_tokens(sum(map(len, prompt.shared))) if prompt.whole else context
 
 
 def _by_shared_part(prompts: Sequence[Prompt]) -> list[int]:
-    """Indexes of the prompts, those with one shared part together, in the order of their first."""
+    """Indexes of the prompts, those with one beginning together, in the order of their first, the longer later."""
     groups: dict[tuple[str, str], list[int]] = {}
     for index, prompt in enumerate(prompts):
-        groups.setdefault((prompt.instructions, prompt.shared), []).append(index)
-    return [index for group in groups.values() for index in group]
+        groups.setdefault((prompt.instructions, prompt.shared[0]), []).append(index)
+    return [index for group in groups.values() for index in sorted(group, key=lambda index: len(prompts[index].shared))]

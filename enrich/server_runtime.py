@@ -112,7 +112,7 @@ class ServerRuntime:
     def room(self, prompt: Prompt) -> int:
         """Tokens left for an answer behind this prompt, or fewer: counted exactly only where that may matter."""
         most = min(limit(prompt, CONTEXT), self.served.context) - FRAME
-        text = as_sent(prompt.instructions) + as_sent(prompt.shared + prompt.rest + prompt.ask)
+        text = as_sent(prompt.instructions) + as_sent(prompt.message)
         size = len(text.encode())
         if most - size >= SPARE:  # no token is shorter than a byte
             return most - size
@@ -155,7 +155,7 @@ class ServerRuntime:
             body["chat_template_kwargs"] = {"enable_thinking": False}
         if self.served.owner == "llamacpp":
             # What it keeps of the prompt before moves the last digits, so an answer would depend on the order of the
-            # prompts. It is worth that for a whole document alone.
+            # prompts. It is worth that for a document alone.
             body["cache_prompt"] = prompt.whole
         try:
             answer = self._client.request("POST", f"{self._url}/chat/completions", body)
@@ -174,7 +174,7 @@ class ServerRuntime:
             raise LLMFailure(f"the LLM's server gave an answer without a message: {str(answer)[:200]}") from error
 
     def _messages(self, prompt: Prompt) -> list[dict[str, str]]:
-        instructions, message = as_sent(prompt.instructions), as_sent(prompt.shared + prompt.rest + prompt.ask)
+        instructions, message = as_sent(prompt.instructions), as_sent(prompt.message)
         if not self._takes_system:
             return [{"role": "user", "content": f"{instructions}\n\n{message}"}]
         return [{"role": "system", "content": instructions}, {"role": "user", "content": message}]

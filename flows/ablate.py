@@ -189,7 +189,7 @@ class _Maker:
         """The notes within their reserve; those by rule are made, those by the LLM are taken from the memory."""
         if rung.notes is None:
             return [""] * len(chunks)
-        around = Windows(document, title, window_settings(self._settings))
+        around = Windows(document, title, window_settings(self._settings), chunks)
         windows = [around.of(one) for one in chunks]
         if rung.notes.limited:
             keys = rung.notes.keys(windows)

@@ -23,18 +23,22 @@ if TYPE_CHECKING:
 def window_settings(settings: Settings) -> WindowSettings:
     """How much of a document stands around a chunk."""
     document = settings.note_document if asks_for_documents(settings) else 0
-    return WindowSettings(neighbours=settings.note_neighbours, document=document)
+    return WindowSettings(
+        neighbours=settings.note_neighbours, document=document, preceding=settings.note_window == "preceding"
+    )
 
 
 def window_recipe(settings: Settings) -> str:
     """What decides the windows of a document, beside the document."""
-    document = f":{settings.note_document}" if asks_for_documents(settings) else ""
-    return f"{settings.note_neighbours}{document}"
+    if not asks_for_documents(settings):
+        return f"{settings.note_neighbours}"
+    preceding = ":preceding" * (settings.note_window == "preceding")
+    return f"{settings.note_neighbours}:{settings.note_document}{preceding}"
 
 
 def asks_for_documents(settings: Settings) -> bool:
-    """Whether documents are to stand whole in the prompts; extractive notes have none."""
-    return settings.notes == "llm" and settings.note_window == "document"
+    """Whether documents are to stand in the prompts; extractive notes have none."""
+    return settings.notes == "llm" and settings.note_window != "section"
 
 
 class NoteMaker(Protocol):

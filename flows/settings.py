@@ -91,11 +91,12 @@ class Settings(BaseSettings):
     llm_timeout: float = Field(120.0, gt=0, description="seconds that an answer of that server may take")
     notes_limit: int | None = Field(None, ge=0, description="notes asked of the LLM in one build; the rest waits")
     note_neighbours: int = Field(200, ge=0, description="characters of text before and after a chunk in its prompt")
-    note_window: Literal["section", "document"] = Field(
-        "section", description="what of its document stands in a chunk's prompt: its section's outline, or all of it"
+    note_window: Literal["section", "preceding", "document"] = Field(
+        "section",
+        description="what of its document stands in a chunk's prompt: its section's outline, all that precedes, or all",
     )
     note_document: int = Field(
-        24_000, ge=1, description="characters up to which a document stands whole in the prompts, with that window"
+        24_000, ge=1, description="characters up to which a document stands in the prompts, with the latter two"
     )
     note_reserve: int = Field(40, ge=0, description="tokens of a chunk's budget kept free for a note")
     overlap: int = Field(

@@ -121,7 +121,7 @@ def note(shop: Workshop, batch: Collection[Entry]) -> None:
     documents = shop.documents.get(entry.document for entry in batch if entry.live)
     for entry, chunks in _with_chunks(shop, batch):
         document = Document.decode(documents[entry.document])
-        around = Windows(document, entry.title, window_settings(shop.settings))
+        around = Windows(document, entry.title, window_settings(shop.settings), chunks)
         shop.report.notes_by_section += not around.whole and asks_for_documents(shop.settings)
         own = [around.of(one) for one in chunks]
         entry.notes = maker.keys(own)

@@ -172,5 +172,6 @@ def test_what_the_token_budget_cut_off_is_dropped_or_rejected():
 
 def test_words_about_the_passage_give_way_to_words_of_it():
     assert clean("This passage is about the pump and its seals.") == "The pump and its seals."
+    assert clean("The last passage of this text states that the pump has seals.") == "The pump has seals."
     assert clean("The passage describes a Roman retreat.") == "A Roman retreat."
     assert clean("This passage.") == "This passage."

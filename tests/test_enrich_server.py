@@ -23,7 +23,7 @@ from enrich.patient_client import TRIES
 from enrich.server_runtime import ServerRuntime, as_sent
 from parsers.errors import ModelError
 
-PROMPT = Prompt(instructions="Describe.", shared="Document: Pumps\n", rest="The pump is red.\n", ask="In one line.")
+PROMPT = Prompt(instructions="Describe.", shared=("Document: Pumps\n",), rest="The pump is red.\n", ask="In one line.")
 SEALS = Window(
     title="Service manual",
     heading_path=("Pumps",),

@@ -58,7 +58,8 @@ class FirstWords:
         self.prompts.append(prompt)
         if self.fails and "crash" in prompt.rest:
             raise LLMFailure("it fell over")
-        passage = prompt.rest.split("<passage>\n")[1].split("\n</passage>")[0]
+        marked = prompt.rest.partition("<passage>\n")[2].partition("\n</passage>")[0]
+        passage = marked or prompt.shared[-1]
         words = [word for word in passage.replace("#", " ").replace(".", " ").split() if word.isalpha()]
         return Completion(f"It tells how {' '.join(words[-6:])}.")
 
@@ -112,9 +113,26 @@ def test_whole_documents_stand_in_the_prompts_on_request_and_longer_ones_keep_th
     assert report["work"]["notes"] == 2 and report["work"]["parsed"] == report["work"]["chunked"] == 0
     assert report["notes_by_section"] == 1
     assert {prompt.shared for prompt in FirstWords.prompts} == {FirstWords.prompts[0].shared}
-    assert GUIDE.strip() in FirstWords.prompts[0].shared and FirstWords.prompts[0].whole
+    assert GUIDE.strip() in FirstWords.prompts[0].message and FirstWords.prompts[0].whole
     assert noted.build(**flags)["work"] == NOTHING
     assert noted.build()["work"]["notes"] == 0  # those of before are remembered
+
+
+def test_what_precedes_stands_in_the_prompts_on_request_and_an_edit_renews_the_notes_behind_it(
+    noted: Workspace,
+) -> None:
+    flags = {"note_window": "preceding", "note_document": 200}
+    noted.write("long.md", "# Long\n\nThe valve number 7 opens each day.\n\n" + "# Code\n\n" + "x = 1\n\n" * 99)
+    report = noted.build(**flags)
+    assert report["notes_by_section"] == 1
+    first, second = (prompt for prompt in FirstWords.prompts if prompt.whole)
+    assert second.shared[: len(first.shared)] == first.shared
+    assert "Keep the seal" in second.message and "Keep the seal" not in first.message
+    assert noted.build(**flags)["work"] == NOTHING
+    noted.write("guide.md", GUIDE.replace("dry and cold", "dry and warm"))
+    assert noted.build(**flags)["work"]["notes"] == 1
+    noted.write("guide.md", GUIDE.replace("dry and cold", "dry and warm").replace("at night", "at noon"))
+    assert noted.build(**flags)["work"]["notes"] == 2
 
 
 def test_an_edited_sentence_renews_the_notes_whose_window_holds_it(noted: Workspace) -> None:

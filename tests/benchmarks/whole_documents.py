@@ -1,13 +1,14 @@
-"""Notes with the whole document in the prompt, in process: seconds a chunk beside outline-only prompts, and memory.
+"""Notes with the document in the prompt, in process: seconds a chunk beside outline-only prompts, and memory.
 
-    python tests/benchmarks/whole_documents.py [--text FILE] [--tokens 6000] [--chunks 6] [--once]
+    python tests/benchmarks/whole_documents.py [--text FILE] [--tokens 6000] [--chunks 6] [--once] [--llm MODEL]
 
-One document of so many tokens, of a text file or generated. Of its chunks a few, spread over it, are asked for three
-times: with nothing but their headings ("outline only"), with the whole document, and with it once more in reverse
-order. The evaluation of the document is timed by itself. Processor seconds are printed beside those of the clock, since
-they tell the same on a busy machine. Aimed at: a chunk costs at most 1.2 times the outline-only seconds, after one
-evaluation of the document. `--once` asks no second time after a rejected answer, so that both kinds are asked equally
-often.
+One document of so many tokens, of a text file or generated. Of its chunks a few, spread over it, are asked for with
+nothing but their headings ("outline only"), with the document up to the passage ("preceding"), and with the whole
+document; the latter two once more in reverse order. The evaluation of the document is timed by itself: of the whole
+before the first question, of what precedes piece by piece before each. Processor seconds are printed beside those of
+the clock, since they tell the same on a busy machine. Aimed at: a chunk costs at most 1.2 times the outline-only
+seconds, after one evaluation of the document. `--once` asks no second time after a rejected answer, so that all kinds
+are asked equally often.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import os
 import resource
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from flows.settings import load_settings, prepare_environment, prepare_llm
 
@@ -31,7 +33,7 @@ import msgspec  # noqa: E402
 from chunker.split import split  # noqa: E402
 from enrich.context import Window, Windows, WindowSettings  # noqa: E402
 from enrich.llama_runtime import LlamaRuntime  # noqa: E402
-from enrich.llm import CONTEXT, NoteSettings, NoteWriter, document_tokens  # noqa: E402
+from enrich.llm import NoteSettings, NoteWriter  # noqa: E402
 from enrich.models import ModelFolder, find_llm, load_registry  # noqa: E402
 from enrich.note import Note  # noqa: E402
 from flows.ruler import chunker_settings, open_ruler  # noqa: E402
@@ -50,50 +52,42 @@ def main() -> None:
     title = document.title or "A book"
     chunks = split(document, title, open_ruler(settings), chunker_settings(settings))
     some = chunks[:: max(1, len(chunks) // arguments.chunks)][: arguments.chunks]
-    bare = Windows(document, title, WindowSettings(neighbours=0, siblings=0))
-    whole = Windows(document, title, WindowSettings(document=len(document.text)))
+    size = len(document.text)
     model, path = find_llm(
         settings.llm, load_registry(*settings.model_files), ModelFolder(settings.models_dir, settings.model_folders)
     )
     threads = settings.llm_threads or os.cpu_count() or 1
-    weights = model.files_of("weights")[0].sha256
-    runtime = LlamaRuntime(path, document=len(document.text), threads=threads, weights=weights)
+    runtime = LlamaRuntime(path, document=size, threads=threads, weights=model.files_of("weights")[0].sha256)
     writer = NoteWriter(runtime, NoteSettings(retry=not arguments.once))
 
+    bare = Windows(document, title, WindowSettings(neighbours=0, siblings=0))
     outline = [bare.of(chunk) for chunk in some]
-    _asked(writer, outline[:1])  # loads the model
-    writer.counts.clear()
-    _, alone = _asked(writer, outline)
-    asked_again = [writer.counts["retried"]]
-    before = _peak()
-    windows = [whole.of(chunk) for chunk in some]
-    prompt = writer.prompt(windows[0])
-    clock = _Clock()
-    runtime.generate(prompt, 1)
-    evaluation = clock.read()
-    writer.counts.clear()
-    notes, own = _asked(writer, windows)
-    asked_again.append(writer.counts["retried"])
-    again, _ = _asked(writer, windows[::-1])
-    room = CONTEXT + document_tokens(len(prompt.shared))
-    tokens = room - runtime.room(msgspec.structs.replace(prompt, rest="", ask=""))
+    writer.write([writer.prompt(outline[0])], outline[:1])  # loads the model
+    alone, *_ = _asked(writer, runtime, outline)
+    before, found = _peak(), {}
+    for name, preceding in (("preceding", True), ("whole", False)):
+        around = Windows(document, title, WindowSettings(document=size, preceding=preceding), chunks)
+        windows = [around.of(chunk) for chunk in some]
+        own, evaluation, notes = _asked(writer, runtime, windows)
+        again = _asked(writer, runtime, windows[::-1])[2] if not arguments.forward else []
+        found[name] = {
+            "evaluation_of_the_document": evaluation,
+            **own,
+            "ratio": {clock: round(own["a_chunk"][clock] / alone["a_chunk"][clock], 2) for clock in own["a_chunk"]},
+            "equal_in_reverse_order": sum(a == b for a, b in zip(notes, again[::-1], strict=False)),
+        }
     print(
         json.dumps(
             {
                 "llm": model.name,
-                "document_characters": len(document.text),
-                "tokens_of_the_shared_part": tokens,
+                "document_characters": size,
                 "chunks": len(some),
-                "outline_only_a_chunk": _shares(alone, len(some)),
-                "one_evaluation_of_the_document": _shares(evaluation, 1),
-                "whole_document_a_chunk": _shares(own, len(some)),
-                "ratio": {name: round(own[name] / alone[name], 2) for name in own},
-                "second_tries": {"outline_only": asked_again[0], "whole": asked_again[1]},
-                "outcomes": dict(Counter(note.outcome for note in notes)),
-                "equal_in_reverse_order": sum(a == b for a, b in zip(notes, again[::-1], strict=True)),
-                "peak_mb": {"outline_only": before, "whole": _peak()},
+                "outline_only": alone,
+                **found,
+                "peak_mb": {"outline_only": before, "with_the_document": _peak()},
                 "threads": threads,
-            }
+            },
+            indent=2,
         )
     )
 
@@ -108,13 +102,30 @@ class _Clock:
         return {"seconds": time.perf_counter() - self._begun[0], "processor": time.process_time() - self._begun[1]}
 
 
-def _asked(writer: NoteWriter, windows: Sequence[Window]) -> tuple[list[Note], dict[str, float]]:
-    clock = _Clock()
-    notes = writer.write([writer.prompt(window) for window in windows], windows)
-    return notes, clock.read()
+def _asked(
+    writer: NoteWriter, runtime: LlamaRuntime, windows: Sequence[Window]
+) -> tuple[dict[str, Any], dict[str, float], list[Note]]:
+    """What a chunk costs and what comes of it; what the evaluation of the document costs; the notes."""
+    shared, own, notes = Counter[str](), Counter[str](), []
+    writer.counts.clear()
+    for window in windows:
+        prompt = writer.prompt(window)
+        if prompt.whole:
+            clock = _Clock()
+            runtime.generate(msgspec.structs.replace(prompt, rest="", ask=""), 1)
+            shared.update(clock.read())
+        clock = _Clock()
+        notes += writer.write([prompt], [window])
+        own.update(clock.read())
+    told = {
+        "a_chunk": _shares(own, len(windows)),
+        "second_tries": writer.counts["retried"],
+        "outcomes": dict(Counter(note.outcome for note in notes)),
+    }
+    return told, _shares(shared, 1), notes
 
 
-def _shares(read: dict[str, float], count: int) -> dict[str, float]:
+def _shares(read: Mapping[str, float], count: int) -> dict[str, float]:
     return {name: round(value / count, 2) for name, value in read.items()}
 
 
@@ -153,6 +164,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=6000, help="of the document, roughly")
     parser.add_argument("--chunks", type=int, default=6, help="how many of its chunks are asked for")
     parser.add_argument("--once", action="store_true", help="no second try after a rejected answer")
+    parser.add_argument("--forward", action="store_true", help="not once more in reverse order")
     parser.add_argument("--llm", help="a model of the registry or the path of a GGUF")
     return parser.parse_args()
 
