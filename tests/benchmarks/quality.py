@@ -1,10 +1,11 @@
 """What the index finds: the ladder on sets of questions, each as one build and one `evaluate --ablate`.
 
-    python tests/benchmarks/quality.py DATA OUT [--only demo codebase limit history] [--notes llm]
+    python tests/benchmarks/quality.py DATA OUT [--only demo codebase limit history] [--notes llm] [--documents N]
 
 DATA is the folder with `bench/` and `corpora/`; OUT takes indexes, report pages and records, and a second run makes no
 vector twice. Prints a table in Markdown a set: recall by midpoint at 1/2/5/10/20/50 in %, the 95 % interval at 10, full
-cover at 10, MRR, nDCG@10.
+cover at 10, MRR, nDCG@10. With `--documents` only the first so many of a set, by name, and the questions that they
+answer: notes by an LLM cost seconds each. `GRISTMILL_LLM` names another one.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.only:
         documents, golden = SETS[name](arguments.data, arguments.out)
+        if arguments.documents:
+            documents, golden = _first(arguments.documents, documents, golden, arguments.out / name)
         index = arguments.out / f"{name}-index"
         notes = ["--notes", arguments.notes] if arguments.notes == "llm" else []
         _gristmill("build", str(documents), "--index", str(index), *notes, status=(0, 3))
@@ -64,6 +67,23 @@ def _history(data: Path, out: Path) -> Prepared:
     kept = [line for line in lines if {span["doc"] for span in json.loads(line)["spans"]} <= names]
     golden.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
     return folder, golden
+
+
+def _first(count: int, documents: Path, golden: Path, out: Path) -> Prepared:
+    """So many of the documents, and the questions that they answer."""
+    folder, fewer = out.with_name(f"{out.name}-{count}"), out.with_name(f"{out.name}-{count}.jsonl")
+    folder.mkdir(exist_ok=True)
+    kept = sorted(path for path in documents.rglob("*") if path.is_file())[:count]
+    for path in kept:
+        target = folder / path.relative_to(documents)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            shutil.copyfile(path, target)
+    names = {path.relative_to(documents).as_posix() for path in kept}
+    lines = golden.read_text(encoding="utf-8").splitlines()
+    answered = [line for line in lines if {span["doc"] for span in json.loads(line)["spans"]} <= names]
+    fewer.write_text("".join(f"{line}\n" for line in answered), encoding="utf-8")
+    return folder, fewer
 
 
 SETS: dict[str, Callable[[Path, Path], Prepared]] = {
@@ -118,6 +138,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", nargs="+", choices=list(SETS), default=list(SETS))
     parser.add_argument("--notes", choices=("none", "llm"), default="none", help="llm: a rung with the LLM's notes")
+    parser.add_argument("--documents", type=int, help="of each set only the first so many")
     return parser.parse_args()
 
 

@@ -1,6 +1,7 @@
 """Notes with the document in the prompt, in process: seconds a chunk beside outline-only prompts, and memory.
 
     python tests/benchmarks/whole_documents.py [--text FILE] [--tokens 6000] [--chunks 6] [--once] [--llm MODEL]
+        [--windows preceding whole] [--forward]
 
 One document of so many tokens, of a text file or generated. Of its chunks a few, spread over it, are asked for with
 nothing but their headings ("outline only"), with the document up to the passage ("preceding"), and with the whole
@@ -40,6 +41,7 @@ from flows.ruler import chunker_settings, open_ruler  # noqa: E402
 from parsers.document import Document  # noqa: E402
 from parsers.registry import read  # noqa: E402
 
+KINDS = ("preceding", "whole")
 NOUNS = ("valve", "gauge", "boiler", "hinge", "lever", "crank", "piston", "flange", "rivet", "spring")
 CHARACTERS = 4.4  # of English, a token
 PARAGRAPH = 1200  # characters of a generated section
@@ -65,8 +67,8 @@ def main() -> None:
     writer.write([writer.prompt(outline[0])], outline[:1])  # loads the model
     alone, *_ = _asked(writer, runtime, outline)
     before, found = _peak(), {}
-    for name, preceding in (("preceding", True), ("whole", False)):
-        around = Windows(document, title, WindowSettings(document=size, preceding=preceding), chunks)
+    for name in arguments.windows:
+        around = Windows(document, title, WindowSettings(document=size, preceding=name == "preceding"), chunks)
         windows = [around.of(chunk) for chunk in some]
         own, evaluation, notes = _asked(writer, runtime, windows)
         again = _asked(writer, runtime, windows[::-1])[2] if not arguments.forward else []
@@ -164,6 +166,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=6000, help="of the document, roughly")
     parser.add_argument("--chunks", type=int, default=6, help="how many of its chunks are asked for")
     parser.add_argument("--once", action="store_true", help="no second try after a rejected answer")
+    parser.add_argument("--windows", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--forward", action="store_true", help="not once more in reverse order")
     parser.add_argument("--llm", help="a model of the registry or the path of a GGUF")
     return parser.parse_args()
