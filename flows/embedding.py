@@ -1,20 +1,22 @@
 """Opening the embedder for an index: the runtime of this machine, which proves itself before its first vector.
 
 Kept here: a runtime that has not proved itself against the probes of an index makes no vector that is stored there or
-asked of it; the proof is remembered on this machine, for this runtime and these probes; and the first runtime that
-works for an index under a fingerprint makes its probes.
+asked of it; the proof is remembered on this machine, for this runtime and these probes; and the probes are made by the
+model's own runtime, so that no other begins an index by its own measure.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from enrich import parity
 from enrich.embedder import Embedder, open_embedder
 from enrich.models import ModelFolder, Registry, load_registry
+from enrich.runtimes import choice
 from flows.choosing import machine, runtime_for
 from flows.settings import Settings
 from indexes.storage import Pointer, Storage
@@ -57,24 +59,28 @@ def open_query_embedder(settings: Settings, storage: Storage, pointer: Pointer) 
     return embedder
 
 
-def prove(embedder: Embedder, storage: Storage, cache: Path, *, first: bool = False) -> str:
+def prove(embedder: Embedder, storage: Storage, cache: Path, own: Callable[[], Embedder] | None = None) -> str:
     """Have a runtime show that its vectors are those of the index.
 
     Args:
         cache: the folder where this machine remembers what was proved.
-        first: make the probes where there are none yet; only whoever holds the index may.
+        own: opens the model with its own runtime, to make the probes where there are none yet; only whoever holds the
+            index may give it.
 
     Returns:
         The figure for the record.
 
     Raises:
         GateRefused: when it does not; naming the strata of texts in which it differs.
-        StoreError: when the index has no probes.
+        ModelError: when there are no probes yet and the model's own runtime, which is to make them, cannot run.
+        StoreError: when the index has no probes, and they are not to be made.
     """
     data = storage.probes(embedder.fingerprint)
-    made = data is None and first
-    if made:
-        data = parity.make_probes(embedder)
+    made = False
+    if data is None and own is not None:
+        itself = choice(embedder.model)
+        made = (embedder.provenance.runtime, embedder.provenance.precision) == (itself.runtime, itself.precision)
+        data = parity.make_probes(embedder if made else own())
         storage.keep_probes(embedder.fingerprint, data)
     if data is None:
         raise StoreError(

@@ -13,7 +13,7 @@ import msgspec
 from chunker.split import ChunkerSettings
 from chunker.split import fingerprint as chunker_fingerprint
 from chunker.tokens import Ruler
-from enrich.embedder import Embedder
+from enrich.embedder import Embedder, open_embedder
 from enrich.memo import RUNTIMES, Memo, VectorMemo, memory_key
 from enrich.models import ModelFolder, Registry, load_registry
 from flows.embedding import embedder_of, prove
@@ -137,13 +137,17 @@ class Workshop:
         return embedder
 
     def _prove(self, embedder: Embedder) -> None:
-        """Have the runtime prove itself against the index; where the index has nothing yet, it makes the proof."""
+        """Have the runtime prove itself against the index; where that has nothing yet, against the model's own."""
         built = self.published is not None and embedder.provenance.id in self.published.runtimes
         try:
-            self.parity = prove(embedder, self.storage, self.settings.cache_dir, first=built or not self.continues)
+            own = self._own_runtime if built or not self.continues else None
+            self.parity = prove(embedder, self.storage, self.settings.cache_dir, own)
         except GateRefused as refusal:
             self.report.checks["parity"] = f"refused: {refusal.message}"
             raise
+
+    def _own_runtime(self) -> Embedder:
+        return open_embedder(self.settings.embedder, self.registry, self.models, device=self.settings.device)
 
     @cached_property
     def ruler(self) -> Ruler:

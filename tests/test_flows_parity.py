@@ -87,6 +87,19 @@ def test_the_first_build_makes_the_probes_and_proves_no_more(two: Workspace) -> 
     assert two.build(cache_dir=elsewhere)["checks"]["parity"] == "no vector was asked of the embedder"
 
 
+def test_no_runtime_but_the_models_own_begins_an_index_by_its_own_measure(
+    two: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = replace(two, index=two.docs.parent / "first").build(runtime="tally")["checks"]["parity"]
+    assert first.startswith("tally:fp32 agrees with letters:fp32, least cosine 1.000000 of ")
+    monkeypatch.setitem(RUNTIMES, "tally", tally(FAULTS["wrong pooling"][0]))
+    second = replace(two, index=two.docs.parent / "second")
+    with pytest.raises(GateRefused, match=r"gate parity: tally:fp32 does not make the vectors"):
+        second.build(runtime="tally", cache_dir=two.docs.parent / "new")
+    assert open_storage(second.settings()).pointer() is None
+    assert second.build()["work"]["embedded"] == 1, "it left nothing in the memory"
+
+
 def test_another_runtime_that_agrees_serves_and_adds_and_embeds_nothing_again(two: Workspace) -> None:
     assert search(two, runtime="tally")["hits"][0]["key"] == "pump.md"
     two.write("new.md", "# New\n\nA word.\n")
