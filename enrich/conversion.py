@@ -21,6 +21,7 @@ from parsers.errors import ModelError
 
 VERSION: Final = 1  # of the converters; a file of another version is made anew
 FOLDER: Final = ".converted"  # below the root of the model folder
+WORK: Final = ".making-"  # how the folder of a conversion at work begins
 LIBRARIES: Final = ("gguf", "llama-cpp-python", "onnx", "onnxruntime", "safetensors", "torch", "transformers")
 
 Report = Callable[[str], None]
@@ -114,10 +115,12 @@ def _found(model: EmbedderModel, chosen: Choice, folder: ModelFolder) -> tuple[R
 def _converted(model: EmbedderModel, chosen: Choice, place: Path, home: Path, report: Report) -> Record:
     from enrich import gguf_file, onnx_file
 
+    for left in home.glob(f"{WORK}*"):  # of a conversion that was killed; the lock says that none goes on
+        shutil.rmtree(left, ignore_errors=True)
     report(f"{model.name}: converting for {chosen}")
     make = gguf_file.convert if chosen.runtime == "llama.cpp" else onnx_file.convert
     name = f"{chosen.runtime}-{chosen.precision}{RUNTIMES[chosen.runtime].converted}"
-    with TemporaryDirectory(dir=home) as work:
+    with TemporaryDirectory(prefix=WORK, dir=home) as work:
         made = Path(work) / name
         try:
             make(model, place, made, chosen.precision)

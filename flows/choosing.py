@@ -19,7 +19,7 @@ import msgspec
 
 from enrich import parity
 from enrich.conversion import convert, records
-from enrich.embedder import Embedder, fingerprint, open_embedder
+from enrich.embedder import WINDOW, Embedder, fingerprint, open_embedder
 from enrich.models import EmbedderModel, ModelFolder, Registry
 from enrich.runtimes import RUNTIMES, choice, choices, versions
 from parsers.errors import ModelError
@@ -28,7 +28,7 @@ FOLDER: Final = ".chosen"  # below the root of the model folder
 ROUNDS: Final = 3
 QUICK: Final = 12  # texts of a first, short round
 FAR_BEHIND: Final = 2.0  # times slower than the fastest there: not compared at all
-TEXTS: Final = 48  # texts of a round
+TEXTS: Final = 48  # texts of a round; a GPU gets each as many times as it needs to be kept busy
 TOKENS: Final = 180  # of each of them, special ones included: what chunks have
 QUANTIZED: Final = ("int8", "q8_0", "q4_k_m")  # not tried: on no model seen do they agree
 
@@ -158,18 +158,19 @@ def rates(racing: dict[str, Embedder], rounds: int, count: int) -> dict[str, flo
 
     Args:
         rounds: those that count; one more goes before them.
-        count: texts in a round.
+        count: texts in a round; on a GPU as many times more as it takes at a time more than a processor.
     """
+    times = {name: max(1, embedder.window // WINDOW["cpu"]) for name, embedder in racing.items()}
     seconds: dict[str, list[float]] = {name: [] for name in racing}
     first = next(iter(racing.values()))  # all have one tokenizer
     for turn in range(rounds + 1):
         texts = sample(first, count, turn)
         for name, embedder in racing.items():
             begun = time.perf_counter()
-            embedder.probe(texts, "passage")
+            embedder.probe(list(texts) * times[name], "passage")
             if turn:
                 seconds[name].append(time.perf_counter() - begun)
-    return {name: count / statistics.median(times) for name, times in seconds.items()}
+    return {name: count * times[name] / statistics.median(taken) for name, taken in seconds.items()}
 
 
 def sample(embedder: Embedder, count: int, turn: int) -> Sequence[str]:

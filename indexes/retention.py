@@ -105,7 +105,7 @@ def _marked(storage: Storage, pointer: Pointer) -> Iterator[npt.NDArray[np.uint6
 
 
 def sweep_memory(storage: Storage, *, grace: timedelta, rewrite: bool = False) -> dict[str, int]:
-    """Forget what no kept revision was made of; how many entries, by table.
+    """Forget what no kept revision was made of, and the probes of models that none has; how many, by table.
 
     Args:
         grace: what is younger stays, for a build that was broken off and will go on from it.
@@ -125,4 +125,14 @@ def sweep_memory(storage: Storage, *, grace: timedelta, rewrite: bool = False) -
             memo.rewrite()
         else:
             memo.prune(now - max(grace, timedelta(seconds=1)))
+    found["probes"] = _sweep_probes(storage, revisions, now - grace)
     return found
+
+
+def _sweep_probes(storage: Storage, revisions: Iterable[Pointer], before: datetime) -> int:
+    """Drop what runtimes prove themselves by for models of which no kept revision is."""
+    kept = {f"probes/{pointer.embedder_fingerprint}" for pointer in revisions}
+    stats = storage.objects.stats("probes/")
+    left = [stat.key for stat in stats if stat.key not in kept and stat.modified < before]
+    storage.objects.delete(left)
+    return len(left)

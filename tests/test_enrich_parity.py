@@ -281,7 +281,10 @@ def test_a_converted_file_says_where_it_comes_from(minilm: Callable[..., Embedde
         file.write(b"changed")
     with pytest.raises(ModelError, match="is not what its record says"):
         open_embedder(model.name, registry, folder, runtime="llama.cpp:fp16")
+    left = weights.place.with_name(".making-killed")
+    left.mkdir()
     assert convert(model, chosen, folder).sha256 == record.sha256, "and is made anew"
+    assert not left.exists(), "what a killed conversion left goes with the next one"
 
 
 def test_what_cannot_be_converted_says_why(opened: Callable[..., Embedder], tmp_path: Path) -> None:

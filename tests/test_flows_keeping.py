@@ -190,9 +190,14 @@ def test_a_sweep_gives_up_old_revisions_and_forgets_what_only_they_were_made_of(
     assert hints["stores were left by builds that did not end"]["count"] == 2
     assert hints["bytes of passing files were left by a build that did not end"]["count"] == 11
 
+    storage.keep_probes("0" * 32, b"of a model that was tried once")
+    assert keeping.sweep(workspace.settings())["forgotten"]["probes"] == 0, "young"
+    time.sleep(0.1)
     workspace.flags = {"keep_revisions": 2, "grace_hours": 0}
     swept = keeping.sweep(workspace.settings())
     assert swept["revisions_given_up"] == [1] and numbers(workspace) == [2, 3]
+    assert swept["forgotten"]["probes"] == 1 and storage.probes("0" * 32) is None
+    assert storage.probes(first.embedder_fingerprint) is not None
     assert swept["forgotten"]["documents"] == swept["forgotten"]["chunks"] == 1
     with pytest.raises(StoreError, match="cannot open the table"):
         ChunkTable.open(storage.tables(first.generation), first.chunks_version)

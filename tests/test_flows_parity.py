@@ -317,6 +317,26 @@ def test_one_far_behind_is_not_compared(two: Workspace, monkeypatch: pytest.Monk
     assert next(one.problem for one in chosen.tried if one.name == "tally:fp32").startswith("far behind: ")
 
 
+def test_a_gpu_is_given_enough_texts_to_be_kept_busy(two: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, set[int]] = {"cpu": set(), "cuda": set()}
+
+    class Counting(LettersRuntime):
+        device = "cpu"
+
+        @property
+        def provenance(self) -> Provenance:
+            return msgspec.structs.replace(super().provenance, device=f"{self.device} any")
+
+        def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
+            asked[self.device].add(len(batch))
+            return super().encode(batch)
+
+    monkeypatch.setitem(RUNTIMES, "letters", RuntimeKind(Counting))
+    monkeypatch.setitem(RUNTIMES, "tally", RuntimeKind(type("Gpu", (Counting,), {"device": "cuda"})))
+    choose(two)
+    assert max(asked["cpu"]) <= choosing.TEXTS < max(asked["cuda"])
+
+
 def test_the_window_of_the_memory_is_that_of_the_device() -> None:
     assert policy.WINDOW.keys() == policy.FEEDERS.keys() == policy.BATCH_TOKENS.keys()
 
