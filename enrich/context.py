@@ -211,7 +211,7 @@ class Windows:
 
 def window(document: Document, title: str, chunk: Chunk, settings: WindowSettings | None = None) -> Window:
     """The window of a single chunk; for many chunks of a document, :class:`Windows` does the shared work once."""
-    return Windows(document, title, settings).of(chunk)
+    return Windows(document, title, settings, [chunk]).of(chunk)
 
 
 def narrowed(window: Window) -> Iterator[Window]:

@@ -1,6 +1,7 @@
 """What the index finds: the ladder on sets of questions, each as one build and one `evaluate --ablate`.
 
-    python tests/benchmarks/quality.py DATA OUT [--only demo codebase limit history] [--notes llm] [--documents N]
+    python tests/benchmarks/quality.py DATA OUT [--only demo codebase limit history excerpts] [--notes llm]
+        [--documents N]
 
 DATA is the folder with `bench/` and `corpora/`; OUT takes indexes, report pages and records, and a second run makes no
 vector twice. Prints a table in Markdown a set: recall by midpoint at 1/2/5/10/20/50 in %, the 95 % interval at 10, full
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = 700  # characters of a book before and after an answer
 DEPTHS = ("1", "2", "5", "10", "20", "50")
 # 7.6 MB of the 64 MB that hold gold: all of the questions whose answers lie in these nine books.
 HISTORY = ("10907", "16161", "16165", "2456", "2850", "44125", "68680", "7524", "900002")
@@ -69,6 +72,30 @@ def _history(data: Path, out: Path) -> Prepared:
     return folder, golden
 
 
+def _excerpts(data: Path, out: Path) -> Prepared:
+    """Pages of the books around the answers to questions that one or two places answer: a size for an LLM's notes."""
+    books, folder, golden = data / "corpora/ancient-history", out / "excerpts", out / "excerpts.jsonl"
+    folder.mkdir(exist_ok=True)
+    kept = []
+    for line in (books / "golden.jsonl").read_text(encoding="utf-8").splitlines():
+        question = json.loads(line)
+        if len(question["spans"]) not in (1, 2):
+            continue
+        for span in question["spans"]:
+            text = (books / "books" / span["doc"]).read_text(encoding="utf-8")
+            found = re.search(r"\s+".join(map(re.escape, span["quote"].split())), text)
+            if found is None:
+                break
+            start = text.rfind("\n", 0, max(0, found.start() - PAGE)) + 1
+            end = text.find("\n", found.end() + PAGE)
+            span["doc"] = f"{Path(span['doc']).stem}-{start}.txt"
+            (folder / span["doc"]).write_text(text[start:end].strip("\n") + "\n", encoding="utf-8")
+        else:
+            kept.append(json.dumps(question))
+    golden.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    return folder, golden
+
+
 def _first(count: int, documents: Path, golden: Path, out: Path) -> Prepared:
     """So many of the documents, and the questions that they answer."""
     folder, fewer = out.with_name(f"{out.name}-{count}"), out.with_name(f"{out.name}-{count}.jsonl")
@@ -91,6 +118,7 @@ SETS: dict[str, Callable[[Path, Path], Prepared]] = {
     "codebase": _codebase,
     "limit": _limit,
     "history": _history,
+    "excerpts": _excerpts,
 }
 
 
@@ -136,7 +164,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", nargs="+", choices=list(SETS), default=list(SETS))
+    parser.add_argument("--only", nargs="+", choices=list(SETS), default=[name for name in SETS if name != "excerpts"])
     parser.add_argument("--notes", choices=("none", "llm"), default="none", help="llm: a rung with the LLM's notes")
     parser.add_argument("--documents", type=int, help="of each set only the first so many")
     return parser.parse_args()
