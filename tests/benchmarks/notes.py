@@ -103,7 +103,7 @@ class Recording(LlamaRuntime):
 
     def generate(self, prompt: Prompt, max_tokens: int) -> Completion:
         answer = super().generate(prompt, max_tokens)
-        self.first.setdefault(prompt.shared + prompt.rest, answer.text)
+        self.first.setdefault("".join(prompt.shared) + prompt.rest, answer.text)
         return answer
 
 
@@ -112,7 +112,7 @@ def _invented(writer: NoteWriter, windows: Sequence[Window], notes: Sequence[Not
     raw, kept = [], []
     for window, note in zip(windows, notes, strict=True):
         prompt = writer.prompt(window)
-        given = prompt.shared + prompt.rest
+        given = "".join(prompt.shared) + prompt.rest
         raw.append(_names_more(Recording.first[given], given))
         if note.text:
             kept.append(_names_more(note.text, given))
