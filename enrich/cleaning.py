@@ -65,8 +65,9 @@ _OFFERS: Final = re.compile(
 # Words about the passage in place of words of it: the same before every note, they would make all notes alike.
 _FRAME: Final = re.compile(
     r"^(?:this|the) (?:last )?(?:passage|text|excerpt)(?: of (?:this|the) (?:text|document))?"
-    r" (?:is about|describes|discusses|explains|details|talks about|(?:states|says|tells(?: us)?) that"
-    r"|tells (?:the story )?(?:of|about)|provides an? (?:detailed )?(?:account|description|overview) of)\s+(?=\w)",
+    r" (?:is about|describes|defines|discusses|explains|details|talks about|(?:states|says|tells(?: us)?) that"
+    r"|tells (?:us|you)(?= how)|tells (?:the story )?(?:of|about)"
+    r"|provides an? (?:detailed )?(?:account|description|explanation|overview) of)\s+(?=\w)",
     re.IGNORECASE,
 )
 _REFUSES: Final = re.compile(
@@ -102,6 +103,7 @@ _QUOTES: Final = {
 }
 _JSON_PAIR: Final = re.compile(r"[{\[,]\s*[\"'“][^\"'”\n]{1,60}[\"'”]\s*:")
 _LOOP: Final = re.compile(r"\b(\w[^.!?\n]{2,60}?)(?:[\s,;]+\1\b){3,}", re.IGNORECASE)
+_EMPHASIS: Final = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|(?<!\w)__(?![a-z\d_]+__)(?=\S)(.+?)(?<=\S)__(?!\w)")
 _BULLET: Final = re.compile(r"^\s*(?:[-*•·+]|\d{1,2}[.)])\s+")
 _ENDS: Final = re.compile(r"[.!?…。！？][\"'”’»)\]]*$")
 
@@ -240,8 +242,8 @@ def _repeatedly(text: str, step: Callable[[str], str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line, without Markdown emphasis and headings."""
-    text = re.sub(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1", r"\2", text)
+    """One line, without Markdown emphasis and headings; `__init__` is a name and stays."""
+    text = _EMPHASIS.sub(lambda match: match[1] or match[2], text)
     return " ".join(re.sub(r"^\s*(?:#{1,6}|>)\s+", "", text).split())
 
 

@@ -64,6 +64,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             is not too long; empty otherwise.
         preceding: the same up to the passage's end, where that was asked for: the text from one chunk's end to the
             next one's, each a piece, the last one ending with the passage; so what two chunks share is evaluated once.
+        code: the language of the code that makes up more than half of the chunk, as the document names it, or ``code``
+            where it names none; empty for other chunks.
     """
 
     title: str
@@ -75,6 +77,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     opening: str = ""
     document: str = ""
     preceding: tuple[str, ...] = ()
+    code: str = ""
 
 
 class Windows:
@@ -96,6 +99,7 @@ class Windows:
         self._reasons = left_out(document)
         self._below = document.children()
         self._sections = {node.extent: index for index, node in enumerate(document.nodes) if node.kind == "section"}
+        self._code = [node for node in document.nodes if node.kind == "code"]
         self._edges = self._boundaries()
         self._kept = self._not_left_out()
         self.whole: Final = self._whole()
@@ -123,7 +127,15 @@ class Windows:
             opening=self._opening(section, chunk),
             document="" if self._pieces else self.whole,
             preceding=self._pieces[: bisect_left(self._ends, chunk.end) + 1] if self._pieces else (),
+            code=self._code_of(chunk),
         )
+
+    def _code_of(self, chunk: Chunk) -> str:
+        within = [(min(node.end, chunk.end) - max(node.start, chunk.start), node.language) for node in self._code]
+        code = [(length, language) for length, language in within if length > 0]
+        if 2 * sum(length for length, _ in code) <= chunk.end - chunk.start:
+            return ""
+        return max(code, key=lambda one: one[0])[1] or "code"
 
     def _not_left_out(self) -> list[tuple[int, int]]:
         """Start and end of each stretch of text that is not left out of the index."""

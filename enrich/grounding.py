@@ -1,7 +1,8 @@
 """Whether a note says only what its window says, and says something.
 
 Kept here: a name, number or identifier in a note that stands neither in the window nor in the headings makes it
-ungrounded, and so does a vocabulary that is not the passage's; what a document says to the reader's LLM (an order and
+ungrounded, and so does a vocabulary that is not the passage's (of code, which is told in other words than its own,
+only one that has nothing of it); what a document says to the reader's LLM (an order and
 the rest of its paragraph) is no ground for anything, so a note that does what the document ordered has nothing to
 stand on; and a note that only copies the text or repeats the headings, which are printed beside it, is none.
 """
@@ -9,7 +10,7 @@ stand on; and a note that only copies the text or repeats the headings, which ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final
@@ -40,6 +41,8 @@ NEWS: Final = 2  # content words that a note must have beyond the title and the 
 COPIED: Final = 0.8  # of a note's words in runs taken from the text; from there on it is a copy
 RUN: Final = 4  # words in a row that make a run
 
+# Where the words within an identifier meet: `makeDateTimes`, `HTTPServer`, `Int64`, `chars_to_byte`.
+_JOINTS: Final = re.compile(r"_|(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)")
 _TOKEN: Final = re.compile(r"\S+")
 _EDGES: Final = ".,;:!?…。！？、，；：()[]{}<>«»„“”\"'‘’`*|"
 _THOUSANDS: Final = re.compile(r"(?<=\d)[,'’\u00a0\u202f](?=\d{3}(?!\d))")
@@ -89,7 +92,7 @@ def grounded(note: str, window: Window) -> str:
             )
     if other_script(note, calm.text):
         return "in another language; its letters are not those of the passage"
-    spoken, asked = language(note), language(calm.text)
+    spoken, asked = language(note), "" if calm.code else language(calm.text)
     if spoken and asked and spoken != asked:
         return f"in another language; {spoken!r}, and the passage is in {asked!r}"
     return (
@@ -127,12 +130,16 @@ def _wanders(names: Sequence[str], near: _Ground) -> str:
     return ""
 
 
-def _strays(note: str, names: Iterable[str], window: Window) -> str:
+def _strays(note: str, names: Sequence[str], window: Window) -> str:
     """Why a note is about something else; the names in it may come from the neighbouring text and do not count."""
     own = _Ground(msgspec.structs.replace(window, siblings=(), before="", after="", document="", preceding=()))
     words = content(note) - {part for name in names for part in content(name)}
     found = sum(1 for word in sorted(words) if own.knows(word))
-    if words and (not found or (found < SUPPORT * len(words) and len(words) - found > 1)):
+    if window.code:
+        strays = words and not found and not any(map(own.holds, names))
+    else:
+        strays = words and (not found or (found < SUPPORT * len(words) and len(words) - found > 1))
+    if strays:
         return f"about something else; {found} of its {len(words)} words stand in the passage or its headings"
     return ""
 
@@ -149,6 +156,8 @@ class _Ground:
 
     def __init__(self, window: Window) -> None:
         whole = _whole(window)
+        if window.code:
+            whole += "\n" + _JOINTS.sub(" ", whole)
         folded = fold(whole)
         words = {possessor(word) for word in WORD.findall(folded)}
         digits = " ".join(sorted(filter(None, map(number, words))))
@@ -157,8 +166,10 @@ class _Ground:
         self._stems: dict[str, list[str]] = {}
         for word in sorted(self._known):
             self._stems.setdefault(word[:CONTENT], []).append(word)
-        # German writes all nouns with capitals: there a capital names nothing.
+        # German writes all nouns with capitals: there a capital names nothing. What begins a sentence about code is
+        # rarely a word of the code.
         self.capitals_name = language(whole) != "de"
+        self.first_names = not window.code
 
     def holds(self, name: str) -> bool:
         """Whether a name, number or identifier stands in it, in this or an inflected form, whole or in parts."""
@@ -178,7 +189,15 @@ class _Ground:
 
 
 def _whole(window: Window) -> str:
-    parts = (window.title, *window.heading_path, *window.siblings, window.before, window.text, window.after)
+    parts = (
+        window.title,
+        *window.heading_path,
+        *window.siblings,
+        window.before,
+        window.text,
+        window.after,
+        window.code,
+    )
     return "\n".join([*parts, *filter(None, (window.document, "".join(window.preceding)))])
 
 
@@ -200,7 +219,7 @@ def _names(token: str, first: bool, ground: _Ground) -> Iterator[str]:
     for word in WORD.findall(token):
         name = possessor(word)
         folded = fold(name)
-        names_something = folded not in GENERIC if first else ground.capitals_name
+        names_something = ground.first_names and folded not in GENERIC if first else ground.capitals_name
         if number(folded) or (names_something and name[:1].isupper() and len(name) > 1 and folded not in PARTS):
             yield name
         first = False

@@ -174,4 +174,11 @@ def test_words_about_the_passage_give_way_to_words_of_it():
     assert clean("This passage is about the pump and its seals.") == "The pump and its seals."
     assert clean("The last passage of this text states that the pump has seals.") == "The pump has seals."
     assert clean("The passage describes a Roman retreat.") == "A Roman retreat."
+    assert clean("This passage defines a macro `ASSERT_EXIT`.") == "A macro `ASSERT_EXIT`."
+    assert clean("This passage tells you how to mend it.") == "How to mend it."
     assert clean("This passage.") == "This passage."
+
+
+def test_emphasis_goes_and_a_name_between_underscores_stays():
+    assert clean("The **pump** has __two seals__ and __One__ valve.") == "The pump has two seals and One valve."
+    assert clean("A method `__init__` and a __call__ of it.") == "A method `__init__` and a __call__ of it."

@@ -319,6 +319,25 @@ def test_what_precedes_has_no_left_out_parts_and_repeats_no_overlap():
     assert not any(windows.of(chunk).document for chunk in chunks)
 
 
+def test_a_window_says_of_what_language_the_code_is_that_makes_up_most_of_its_chunk():
+    builder = TreeBuilder()
+    builder.write_leaf("paragraph", "An example in prose, a few words.")
+    builder.write_leaf("code", "x = 1\ny = 2\nz = 3", language="python")
+    builder.write_leaf("code", "SELECT 1")
+    document = builder.finish(title="T", media_type="text/markdown")
+    ends = [0, *(node.end for node in document.nodes if node.kind in ("paragraph", "code"))]
+
+    def code(start: int, end: int) -> str:
+        text = document.text[start:end]
+        chunk = Chunk(
+            start=start, end=end, text=text, heading_path=("T",), section_start=0, section_end=len(document.text)
+        )
+        return window(document, "T", chunk).code
+
+    assert [code(low, high) for low, high in pairwise(ends)] == ["", "python", "code"]
+    assert code(ends[0], ends[2]) == "" and code(ends[1], ends[3]) == "python"
+
+
 def test_a_long_passage_is_shown_by_its_two_ends_where_its_document_stands_whole():
     passage = " ".join(f"word{number}" for number in range(200))
     prompt = load_template("document-1").compose(Window(title="T", text=passage, document=passage))

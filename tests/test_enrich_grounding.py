@@ -87,6 +87,39 @@ def test_a_note_that_says_nothing_or_something_else_is_not_kept(note, reason):
     assert reason in grounded(note, PUMP)
 
 
+CODE = Window(
+    title="tap.py",
+    text="def charsToByte(self, ctext: str) -> Int64:\n    for part in ctext.split():\n        yield TABLE[part]",
+    code="python",
+)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "A Python function that decodes a text given as characters, by a table.",
+        "A method `charsToByte` which looks up each element of its argument and gives the results one after another.",
+        "Converting characters to bytes in 64 ways.",
+        "El método `charsToByte` devuelve los valores de una tabla para cada parte del texto.",
+    ],
+)
+def test_code_is_told_in_other_words_than_its_own(note):
+    assert grounded(note, CODE) == ""
+
+
+@pytest.mark.parametrize(
+    ("note", "reason"),
+    [
+        ("A Rust function that decodes characters.", "'Rust'"),
+        ("A class `TapCode` that decodes characters.", "'TapCode'"),
+        ("A method `bytesToChars` for the table.", "'bytesToChars'"),
+        ("All gardens, flowers and trees grow well when watered.", "about something else"),
+    ],
+)
+def test_a_note_on_code_names_what_is_there_and_is_about_it(note, reason):
+    assert reason in grounded(note, CODE)
+
+
 def test_german_nouns_are_no_names_but_numbers_and_identifiers_are():
     window = Window(
         title="Anleitung",

@@ -348,11 +348,12 @@ def test_a_change_of_the_rules_raises_their_version(shared):
         f"The last passage of this text states that {GOOD}",
     ]
     writer = NoteWriter(FakeLLM(lambda prompt: ""))
-    results = [str(clean(raw)) for raw in raws] + [grounded(raw, SEALS) for raw in raws if raw.strip()]
+    windows = (SEALS, msgspec.structs.replace(SEALS, code="python"))
+    results = [str(clean(raw)) for raw in raws] + [grounded(raw, one) for one in windows for raw in raws if raw.strip()]
     prompt = writer.prompt(SEALS)
     results += [prompt.instructions, *prompt.shared, prompt.rest, prompt.ask, prompt.again]
     digest = hashlib.sha256("\n".join(results).encode()).hexdigest()[:16]
-    assert (NOTES_VERSION, digest) == (3, "7f9deffd69f181ce")
+    assert (NOTES_VERSION, digest) == (3, "b71b78f3c66d41b2")
 
 
 # With a real model.
