@@ -16,6 +16,7 @@ from flows import interrupts
 from flows.command import STARTED, Config, Index, Json, Quiet, clearly, finish, say
 from flows.keeping_commands import register
 from flows.settings import Mode, Settings, load_settings, prepare_environment, prepare_llm
+from flows.temporary_server import keep_apart
 
 SOME_FAILED: Final = 3
 REFUSED: Final = 4
@@ -101,6 +102,7 @@ def _build(settings: Settings, *, quiet: bool, **asked: Any) -> dict[str, Any]:
     from flows.build import BuildOptions
     from flows.build import build as run
 
+    keep_apart()
     return run(settings, BuildOptions(quiet=quiet, started=STARTED, **asked))
 
 
@@ -129,6 +131,7 @@ def reindex(
     from flows.reindex import ReindexOptions
     from flows.reindex import reindex as run
 
+    keep_apart()
     options = ReindexOptions(embedder=embedder, rechunk=rechunk, force=force, quiet=quiet, started=STARTED)
     report = run(settings, options)
     for name in ("embedder", *(["ruler"] if rechunk else [])):

@@ -9,10 +9,11 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final, ParamSpec
+from typing import Annotated, Any, Final, NoReturn, ParamSpec
 
 import typer
 
+from flows import interrupts
 from parsers.errors import GateRefused, GristmillError
 
 Arguments = ParamSpec("Arguments")
@@ -34,12 +35,13 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
             checks = error.checks if isinstance(error, GateRefused) else {}
             _fail(error.message, error.remedy, error.exit_status, as_json, checks)
         except KeyboardInterrupt:
-            remedy = "Nothing was published; what was finished is remembered. Run the command again to go on."
-            _fail("interrupted", remedy, INTERRUPTED, as_json)
+            _interrupted(as_json)
         except BrokenPipeError:
             sys.stderr.close()
             raise SystemExit(1) from None
         except Exception as error:  # whatever is left is a defect of ours: its traceback, and status 1
+            if interrupts.told():  # such as Prefect's, when what told us to stop stopped its server too
+                _interrupted(as_json)
             traceback.print_exc()
             what = f"a defect of ours: {type(error).__name__}: {error}"
             _fail(what, "Please report it with the lines above.", 1, as_json)
@@ -61,7 +63,12 @@ def finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> N
         show()
 
 
-def _fail(message: str, remedy: str, status: int, as_json: bool, checks: dict[str, str] | None = None) -> None:
+def _interrupted(as_json: bool) -> NoReturn:
+    remedy = "Nothing was published; what was finished is remembered. Run the command again to go on."
+    _fail("interrupted", remedy, INTERRUPTED, as_json)
+
+
+def _fail(message: str, remedy: str, status: int, as_json: bool, checks: dict[str, str] | None = None) -> NoReturn:
     typer.echo(f"gristmill: {message}." + (f"\n  {remedy}" if remedy else ""), err=True)
     if as_json:
         values: dict[str, Any] = {"error": message, "remedy": remedy, "exit_status": status}

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: they end the command, and a build that was told to stop publishes nothing.
+"""Ctrl-C, SIGTERM and SIGHUP: they end the command, and a build that was told to stop publishes nothing.
 
 Kept here: an interrupt is noted before it is raised. For what a handler raises can be lost: Python drops it where a
 finalizer or a callback from C runs, and a library that meets it may answer with an error of its own, which then looks
@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _asked: list[Callable[[], object]] = []
+_told = threading.Event()
 
 
 def install() -> None:
-    """Have both signals end the command by a ``KeyboardInterrupt``; to be called once, in the main thread."""
+    """Have the signals end the command by a ``KeyboardInterrupt``; to be called once, in the main thread."""
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # `nohup` has it ignored
+        signal.signal(signal.SIGHUP, _interrupt)
     for number in SIGNALS:
         _note_first(number)
     shown = sys.unraisablehook
@@ -35,13 +38,14 @@ def install() -> None:
             shown(dropped)
         else:  # of a handler that was not ours: Prefect's, before and after a flow's own body
             _asked.append(_interrupt)
+            _told.set()
 
     sys.unraisablehook = note
 
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """Note both signals within a flow too, for which Prefect puts its own handler in place of ours."""
+    """Note the signals within a flow too, for which Prefect puts its own handler in place of ours."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are handled in the main thread alone, and so is whoever runs this flow
         return
@@ -54,6 +58,11 @@ def noted() -> Iterator[None]:
         for number, handler in before:
             signal.signal(number, handler)
         _asked.clear()  # it has ended this flow, and is nothing to the next one in this process
+
+
+def told() -> bool:
+    """Whether this process was ever told to stop: an error that follows comes of that."""
+    return _told.is_set()
 
 
 def check() -> None:
@@ -74,6 +83,7 @@ def _note_first(number: int) -> None:
 
     def note(given: int, frame: FrameType | None) -> None:
         _asked.append(lambda: handler(given, None))
+        _told.set()
         handler(given, frame)
 
     signal.signal(number, note)
