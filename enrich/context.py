@@ -13,7 +13,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -28,6 +29,7 @@ PRECEDING_TEMPLATE: Final = "preceding-1"  # for windows with the document up to
 MARKS: Final = ("document", "passage")  # the names of all templates' marks
 EDGE: Final = 64  # code points of a passage's beginning and of its end, where the document around it stands whole
 OPENING: Final = 240  # code points; a longer first sentence says too much to stand in a note
+_first: Final = itemgetter(0)
 NARROWEST: Final = 200  # code points; a shorter passage is not cut again
 
 
@@ -99,16 +101,14 @@ class Windows:
         self._reasons = left_out(document)
         self._below = document.children()
         self._sections = {node.extent: index for index, node in enumerate(document.nodes) if node.kind == "section"}
-        self._code = [node for node in document.nodes if node.kind == "code"]
+        code = ((node.start, node.end, node.language) for node in document.nodes if node.kind == "code")
+        self._code = sorted(code, key=_first)
         self._edges = self._boundaries()
         self._kept = self._not_left_out()
         self.whole: Final = self._whole()
         """The document's text, where it stands in the prompts; empty where it does not."""
-        self._pieces: tuple[str, ...] = ()
-        if self.whole and self._settings.preceding:
-            ends = [0, *sorted({chunk.end for chunk in chunks})]
-            self._pieces = tuple(self._text(start, end) for start, end in pairwise(ends))
-            self._ends = ends[1:]
+        self._ends = sorted({chunk.end for chunk in chunks}) if self.whole and self._settings.preceding else []
+        self._pieces = tuple(self._text(start, end) for start, end in pairwise([0, *self._ends]))
         self._siblings: dict[int, tuple[str, ...]] = {}
         self._openings: dict[int, tuple[int, str]] = {}
 
@@ -125,17 +125,22 @@ class Windows:
             after=after,
             text=chunk.text,
             opening=self._opening(section, chunk),
-            document="" if self._pieces else self.whole,
-            preceding=self._pieces[: bisect_left(self._ends, chunk.end) + 1] if self._pieces else (),
+            document="" if self._settings.preceding else self.whole,
+            preceding=self._pieces[: bisect_left(self._ends, chunk.end) + 1],
             code=self._code_of(chunk),
         )
 
     def _code_of(self, chunk: Chunk) -> str:
-        within = [(min(node.end, chunk.end) - max(node.start, chunk.start), node.language) for node in self._code]
-        code = [(length, language) for length, language in within if length > 0]
-        if 2 * sum(length for length, _ in code) <= chunk.end - chunk.start:
-            return ""
-        return max(code, key=lambda one: one[0])[1] or "code"
+        """The language of the longest piece of code in a chunk that is mostly code."""
+        first = max(0, bisect_right(self._code, chunk.start, key=_first) - 1)
+        until = bisect_left(self._code, chunk.end, key=_first)
+        code = [
+            (min(end, chunk.end) - max(start, chunk.start), language or "code")
+            for start, end, language in self._code[first:until]
+            if end > chunk.start
+        ]
+        mostly = 2 * sum(map(_first, code)) > chunk.end - chunk.start
+        return max(code, key=_first)[1] if mostly else ""
 
     def _not_left_out(self) -> list[tuple[int, int]]:
         """Start and end of each stretch of text that is not left out of the index."""
@@ -255,7 +260,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         rest: what is this chunk's own; evaluated once for both tries.
         ask: what is asked; with ``shared`` and ``rest`` before it, one message.
         again: stands in for ``ask`` at the second try, after a note was rejected; empty where there is none.
-        whole: whether ``shared`` holds a document, whole or up to the passage, for which a runtime makes room.
+        with_document: whether ``shared`` holds a document, whole or up to the passage, for which a runtime makes room.
     """
 
     instructions: str
@@ -263,7 +268,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     rest: str
     ask: str
     again: str = ""
-    whole: bool = False
+    with_document: bool = False
 
     @property
     def message(self) -> str:
@@ -294,18 +299,19 @@ class Template:
         """The prompt for a window."""
         fields = self._fields(window)
         head, precedes, _ = self._parts["shared"].partition("{preceding}")
-        if precedes:
-            pieces = [self._unmarked(piece) for piece in window.preceding] or [""]
-            pieces[0] = _fill(head, fields) + pieces[0].lstrip()
+        opening, rest = _fill(head, fields), _fill(self._parts["rest"], fields) + "\n\n"
+        if precedes:  # no line end behind a piece, for the next one may go on in its line
+            first, *others = self._unmarked(*window.preceding or ("",))
+            shared, rest = (opening + first.lstrip(), *others), "\n" + rest
         else:
-            pieces = [_fill(head, fields) + "\n"]
+            shared = (opening + "\n",)
         return Prompt(
             instructions=self._parts["instructions"],
-            shared=tuple(pieces),
-            rest="\n" * bool(precedes) + _fill(self._parts["rest"], fields) + "\n\n",
+            shared=shared,
+            rest=rest,
             ask=self._parts["ask"],
             again=self._parts["again"],
-            whole=bool(precedes) or (bool(window.document) and "{document}" in self._parts["shared"]),
+            with_document=bool(precedes) or (bool(window.document) and "{document}" in self._parts["shared"]),
         )
 
     def _fields(self, window: Window) -> Mapping[str, str]:
@@ -319,11 +325,13 @@ class Template:
             "excerpt": _excerpt(window.text.strip()),
             "document": window.document,
         }
-        return {name: self._unmarked(value) for name, value in raw.items()}
+        return {name: self._unmarked(value)[0] for name, value in raw.items()}
 
-    def _unmarked(self, text: str) -> str:
-        """A document's text without what would close a mark of the prompt or open one."""
-        return self._marks.sub(r"‹\1\2", text)
+    def _unmarked(self, *pieces: str) -> list[str]:
+        """Pieces of one running text, without what would close a mark of the prompt or open one, across them too."""
+        text = self._marks.sub(lambda match: f"‹{match[0][1:]}", "".join(pieces))
+        ends = list(accumulate(map(len, pieces)))
+        return [text[start:end] for start, end in pairwise([0, *ends])]
 
 
 def load_template(name: str = DEFAULT_TEMPLATE) -> Template:

@@ -2,9 +2,9 @@
 
 Kept here: a name, number or identifier in a note that stands neither in the window nor in the headings makes it
 ungrounded, and so does a vocabulary that is not the passage's (of code, which is told in other words than its own,
-only one that has nothing of it); what a document says to the reader's LLM (an order and
-the rest of its paragraph) is no ground for anything, so a note that does what the document ordered has nothing to
-stand on; and a note that only copies the text or repeats the headings, which are printed beside it, is none.
+only one that has nothing of it); what a document says to the reader's LLM (an order and the rest of its paragraph) is
+no ground for anything, so a note that does what the document ordered has nothing to stand on; and a note that only
+copies the text or repeats the headings, which are printed beside it, is none.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from chunker.sentences import sentences
+from enrich.comments import comments
 from enrich.context import Window
 from enrich.orders import without_orders
 from enrich.words import (
@@ -92,7 +93,7 @@ def grounded(note: str, window: Window) -> str:
             )
     if other_script(note, calm.text):
         return "in another language; its letters are not those of the passage"
-    spoken, asked = language(note), "" if calm.code else language(calm.text)
+    spoken, asked = language(note), language(comments(calm.text, calm.code) if calm.code else calm.text)
     if spoken and asked and spoken != asked:
         return f"in another language; {spoken!r}, and the passage is in {asked!r}"
     return (
@@ -136,7 +137,7 @@ def _strays(note: str, names: Sequence[str], window: Window) -> str:
     words = content(note) - {part for name in names for part in content(name)}
     found = sum(1 for word in sorted(words) if own.knows(word))
     if window.code:
-        strays = words and not found and not any(map(own.holds, names))
+        strays = words and not found and not any(own.holds(name) for name in names if fold(name) != window.code)
     else:
         strays = words and (not found or (found < SUPPORT * len(words) and len(words) - found > 1))
     if strays:
@@ -166,10 +167,8 @@ class _Ground:
         self._stems: dict[str, list[str]] = {}
         for word in sorted(self._known):
             self._stems.setdefault(word[:CONTENT], []).append(word)
-        # German writes all nouns with capitals: there a capital names nothing. What begins a sentence about code is
-        # rarely a word of the code.
+        # German writes all nouns with capitals: there a capital names nothing.
         self.capitals_name = language(whole) != "de"
-        self.first_names = not window.code
 
     def holds(self, name: str) -> bool:
         """Whether a name, number or identifier stands in it, in this or an inflected form, whole or in parts."""
@@ -219,7 +218,7 @@ def _names(token: str, first: bool, ground: _Ground) -> Iterator[str]:
     for word in WORD.findall(token):
         name = possessor(word)
         folded = fold(name)
-        names_something = ground.first_names and folded not in GENERIC if first else ground.capitals_name
+        names_something = folded not in GENERIC if first else ground.capitals_name
         if number(folded) or (names_something and name[:1].isupper() and len(name) > 1 and folded not in PARTS):
             yield name
         first = False

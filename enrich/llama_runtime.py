@@ -12,6 +12,7 @@ import ctypes
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,7 +78,8 @@ class LlamaRuntime:
         self._llama: Any = None
         self._controls: tuple[list[int], list[int], list[int]] = ([], [], [])
         self._evaluated: list[list[int]] = []
-        self._tokens: dict[str, list[int]] = {}
+        # Asked of each prompt several times, of a document with each of its chunks.
+        self._plain = lru_cache(maxsize=_REMEMBERED)(self._tokenized)
         self._limit = self._room
 
     @property
@@ -191,13 +193,10 @@ class LlamaRuntime:
             [*self._plain(prompt.ask), *behind],
         ]
 
-    def _plain(self, text: str) -> list[int]:
-        if text not in self._tokens:  # asked of each prompt several times, of a document with each of its chunks
-            if len(self._tokens) >= _REMEMBERED:
-                self._tokens.clear()
-            data = text.encode("utf-8", "replace")
-            self._tokens[text] = self._llama.tokenize(data, add_bos=False, special=False) if data else []
-        return self._tokens[text]
+    def _tokenized(self, text: str) -> list[int]:
+        data = text.encode("utf-8", "replace")
+        tokens: list[int] = self._llama.tokenize(data, add_bos=False, special=False) if data else []
+        return tokens
 
     def _evaluate(self, stages: Sequence[list[int]]) -> None:
         """Bring the state to the end of the prompt, one stage after the other; the last one is never kept."""

@@ -257,7 +257,7 @@ def document_tokens(length: int) -> int:
 
 def limit(prompt: Prompt, context: int) -> int:
     """Tokens that a prompt and its answer may have: a function of the prompt, so that settings renew no notes."""
-    return context + document_tokens(sum(map(len, prompt.shared))) if prompt.whole else context
+    return context + document_tokens(sum(map(len, prompt.shared))) if prompt.with_document else context
 
 
 def _by_shared_part(prompts: Sequence[Prompt]) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from chunker.sentences import sentences
@@ -100,6 +101,7 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
     yield position, len(text)
 
 
+@lru_cache(maxsize=1024)  # a document's paragraphs stand before each of its chunks
 def _first_order(paragraph: str) -> int | None:
     """Where the first sentence with an order begins in a paragraph."""
     if not _ORDER.search(paragraph):  # nearly always, and far quicker than finding sentences

@@ -156,7 +156,7 @@ class ServerRuntime:
         if self.served.owner == "llamacpp":
             # What it keeps of the prompt before moves the last digits, so an answer would depend on the order of the
             # prompts. It is worth that for a document alone.
-            body["cache_prompt"] = prompt.whole
+            body["cache_prompt"] = prompt.with_document
         try:
             answer = self._client.request("POST", f"{self._url}/chat/completions", body)
         except Unanswered as error:

@@ -29,7 +29,7 @@ def build(report: dict[str, Any]) -> None:
         say("notes      " + _pairs(report["notes"]))
     say("seconds    " + ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report["seconds"].items()))
     if report["notes_by_section"]:
-        say(f"           {report['notes_by_section']:,} documents are too long to stand whole in their prompts")
+        say(f"           {report['notes_by_section']:,} documents are too long to stand in their prompts")
     if report["truncated"]:
         say(f"truncated  {report['truncated']:,} texts are over the embedder's limit: their ends are in no vector")
     for one in report["unknown"]:

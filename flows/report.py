@@ -44,7 +44,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
             texts; ``rows_written`` in rows.
         notes: chunks of the documents that were looked at, by what became of their note: ``written``; ``rejected`` by
             the checks; ``none``, where there is nothing to say; ``missing``, still to be made. All 0 without notes.
-        notes_by_section: documents too long to stand whole in their notes' prompts, where that is asked for.
+        notes_by_section: documents too long to stand in their notes' prompts, where that is asked for.
         truncated: embedded texts over the embedder's limit, whose ends are in no vector.
         unknown: documents with more unknown tokens than the settings allow without a word.
         seconds: by stage; ``total`` from the start of the command.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,7 +100,7 @@ CODE = Window(
     [
         "A Python function that decodes a text given as characters, by a table.",
         "A method `charsToByte` which looks up each element of its argument and gives the results one after another.",
-        "Converting characters to bytes in 64 ways.",
+        "A way of converting characters to bytes, 64 at a time.",
         "El método `charsToByte` devuelve los valores de una tabla para cada parte del texto.",
     ],
 )
@@ -113,11 +114,22 @@ def test_code_is_told_in_other_words_than_its_own(note):
         ("A Rust function that decodes characters.", "'Rust'"),
         ("A class `TapCode` that decodes characters.", "'TapCode'"),
         ("A method `bytesToChars` for the table.", "'bytesToChars'"),
+        ("Hannibal decodes characters.", "'Hannibal'"),
         ("All gardens, flowers and trees grow well when watered.", "about something else"),
+        ("A Python script that waters gardens, flowers and trees.", "about something else"),
     ],
 )
 def test_a_note_on_code_names_what_is_there_and_is_about_it(note, reason):
     assert reason in grounded(note, CODE)
+
+
+def test_the_language_of_code_is_that_of_its_comments():
+    german = "# Die Tabelle ist für die Umwandlung und wird mit dem Text aus der Datei gelesen\n"
+    window = msgspec.structs.replace(CODE, text=german + CODE.text)
+    assert "another language" in grounded("A function that decodes the characters of a text and gives bytes.", window)
+    assert grounded("Eine Methode, die mit der Tabelle aus dem Text die Bytes macht und sie ausgibt.", window) == ""
+    unknown = msgspec.structs.replace(window, code="klingon")
+    assert grounded("A function that decodes the characters of a text and gives bytes.", unknown) == ""
 
 
 def test_german_nouns_are_no_names_but_numbers_and_identifiers_are():

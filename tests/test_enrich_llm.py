@@ -245,7 +245,7 @@ def test_a_broken_off_call_cancels_what_the_others_wait_for():
 
 def test_a_prompt_that_only_the_runtime_finds_too_long_is_narrowed():
     def answer(prompt: Prompt) -> str:
-        if prompt.whole or "Text before" in prompt.rest:
+        if prompt.with_document or "Text before" in prompt.rest:
             raise PromptTooLong("context length exceeded")
         return GOOD
 
@@ -353,7 +353,7 @@ def test_a_change_of_the_rules_raises_their_version(shared):
     prompt = writer.prompt(SEALS)
     results += [prompt.instructions, *prompt.shared, prompt.rest, prompt.ask, prompt.again]
     digest = hashlib.sha256("\n".join(results).encode()).hexdigest()[:16]
-    assert (NOTES_VERSION, digest) == (3, "b71b78f3c66d41b2")
+    assert (NOTES_VERSION, digest) == (3, "dfc088814f27c8b9")
 
 
 # With a real model.
@@ -398,14 +398,14 @@ def test_a_larger_context_changes_no_answer_and_makes_room_for_whole_documents_a
     assert small.generate(PROMPTS[0], 4) == large.generate(PROMPTS[0], 4)
     long = prompt_of("Pumps. " * 60, "The pump is red. What colour is the pump?")
     assert large.room(long) == small.room(long) < 0
-    whole = msgspec.structs.replace(long, whole=True)
+    whole = msgspec.structs.replace(long, with_document=True)
     assert small.room(whole) == small.room(long) and large.room(whole) > 0
     forward = [large.generate(msgspec.structs.replace(whole, ask=ask), 4) for ask in ("One word.", "Two words.")]
     large.generate(PROMPTS[2], 4)
     backward = [large.generate(msgspec.structs.replace(whole, ask=ask), 4) for ask in ("Two words.", "One word.")]
     assert forward == backward[::-1]
     pieces = ("Pumps. " * 9, "The pump is red. ", "The seal is blue. ")
-    growing = [msgspec.structs.replace(PROMPTS[0], shared=pieces[:count], whole=True) for count in (1, 2, 3)]
+    growing = [msgspec.structs.replace(PROMPTS[0], shared=pieces[:count], with_document=True) for count in (1, 2, 3)]
     forward = [large.generate(prompt, 4) for prompt in growing]
     assert forward == [large.generate(prompt, 4) for prompt in growing[::-1]][::-1]
     small.close()

@@ -65,7 +65,7 @@ def test_a_prompt_is_sent_at_temperature_0_with_the_key_and_gives_one_line(serve
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     assert body["messages"][1]["content"] == "Document: Pumps\nThe pump is red.\nIn one line."
     assert body["cache_prompt"] is False and body["chat_template_kwargs"] == {"enable_thinking": False}
-    runtime.generate(msgspec.structs.replace(PROMPT, whole=True), 9)
+    runtime.generate(msgspec.structs.replace(PROMPT, with_document=True), 9)
     assert server.asked[1]["cache_prompt"] is True
     assert (body["temperature"], body["max_tokens"], body["model"], body["stop"]) == (0, 9, "tiny", ["\n"])
     assert set(server.keys) == {"Bearer secret"}

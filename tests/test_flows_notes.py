@@ -113,7 +113,7 @@ def test_whole_documents_stand_in_the_prompts_on_request_and_longer_ones_keep_th
     assert report["work"]["notes"] == 2 and report["work"]["parsed"] == report["work"]["chunked"] == 0
     assert report["notes_by_section"] == 1
     assert {prompt.shared for prompt in FirstWords.prompts} == {FirstWords.prompts[0].shared}
-    assert GUIDE.strip() in FirstWords.prompts[0].message and FirstWords.prompts[0].whole
+    assert GUIDE.strip() in FirstWords.prompts[0].message and FirstWords.prompts[0].with_document
     assert noted.build(**flags)["work"] == NOTHING
     assert noted.build()["work"]["notes"] == 0  # those of before are remembered
 
@@ -125,7 +125,7 @@ def test_what_precedes_stands_in_the_prompts_on_request_and_an_edit_renews_the_n
     noted.write("long.md", "# Long\n\nThe valve number 7 opens each day.\n\n" + "# Code\n\n" + "x = 1\n\n" * 99)
     report = noted.build(**flags)
     assert report["notes_by_section"] == 1
-    first, second = (prompt for prompt in FirstWords.prompts if prompt.whole)
+    first, second = (prompt for prompt in FirstWords.prompts if prompt.with_document)
     assert second.shared[: len(first.shared)] == first.shared
     assert "Keep the seal" in second.message and "Keep the seal" not in first.message
     assert noted.build(**flags)["work"] == NOTHING

@@ -112,7 +112,7 @@ def _asked(
     writer.counts.clear()
     for window in windows:
         prompt = writer.prompt(window)
-        if prompt.whole:
+        if prompt.with_document:
             clock = _Clock()
             runtime.generate(msgspec.structs.replace(prompt, rest="", ask=""), 1)
             shared.update(clock.read())
