@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from fakes import LettersRuntime, install_letters
+from faults import FAULTS, SCRIPTS, no_prefix
 
 from enrich import parity
 from enrich.conversion import convert, weights_for
@@ -19,10 +19,8 @@ from enrich.embedder import Embedder, open_embedder
 from enrich.models import DEFAULT_EMBEDDER, ModelFolder, default_root, load_registry
 from enrich.parity import Comparison
 from enrich.runtimes import RUNTIMES, RuntimeKind, Vectors, choice
-from enrich.tokens import Piece, TokenCutter
 from parsers.errors import ModelError, StoreError
 
-SCRIPTS = ["chinese", "japanese", "korean", "hindi", "arabic", "thai", "greek", "turkish"]
 TELLING = "[INST] Say hello [/INST]"
 
 
@@ -148,7 +146,7 @@ def test_another_limit_shows_in_the_long_texts(opened: Callable[..., Embedder]) 
 def test_a_dropped_prefix_shows_everywhere(opened: Callable[..., Embedder]) -> None:
     probes = parity.read_probes(parity.make_probes(opened("vowels")))
     bare = opened("vowels")
-    bare.model = msgspec.structs.replace(bare.model, passage_prefix="")  # type: ignore[misc]
+    no_prefix(bare)
     wrong = parity.against(bare, probes)
     assert not wrong.passed and len(wrong.failing) > len(wrong.by_kind) / 2
 
@@ -212,46 +210,13 @@ def test_quantized_weights_do_not_agree(
 
 
 @pytest.mark.real
-def test_llama_cpps_own_tokenizer_does_not_agree(minilm: Callable[..., Embedder], expected: parity.Probes) -> None:
-    """The runtime is right, and what it is given is not: what handing over token ids is for."""
-    embedder = minilm("llama.cpp:fp16")
-    llama = embedder._runtimes()[0]._llama  # type: ignore[attr-defined]
-    own = embedder._tokens
-
-    class LlamaTokens:
-        special = own.special
-
-        def cut(self, texts: Sequence[str]) -> Iterator[Piece]:
-            for text in texts:
-                ids = llama.tokenize(text.encode(), add_bos=True, special=True)
-                yield Piece(ids[: embedder.limit - 1] + ids[-1:] if len(ids) > embedder.limit else ids, len(ids), 0)
-
-    embedder._tokens = LlamaTokens()  # type: ignore[assignment, misc]
+@pytest.mark.parametrize("name", [name for name in FAULTS if name != "a dropped prefix"])
+def test_what_is_wrong_shows_where_it_must(minilm: Callable[..., Embedder], expected: parity.Probes, name: str) -> None:
+    fault, embedder = FAULTS[name], minilm("llama.cpp:fp16")
+    fault.spoil(embedder)
     wrong = parity.against(embedder, expected)
-    assert not wrong.passed and wrong.min < 0.7
-    assert {"korean", "overlong"} <= wrong.failing.keys() and "sentences" not in wrong.failing, wrong.reason
-
-
-@pytest.mark.real
-def test_another_pooling_does_not_agree(minilm: Callable[..., Embedder], expected: parity.Probes) -> None:
-    embedder = minilm()
-    pooling = embedder._runtimes()[0]._modules[-1]  # type: ignore[attr-defined]
-    pooling.pooling_mode = "cls"
-    try:
-        wrong = parity.against(embedder, expected)
-    finally:
-        pooling.pooling_mode = "mean"
-    assert not wrong.passed and wrong.min < 0.9
-    assert wrong.failing.keys() >= {"sentences", "short", "long", *SCRIPTS}
-
-
-@pytest.mark.real
-def test_another_limit_does_not_agree(minilm: Callable[..., Embedder], expected: parity.Probes) -> None:
-    embedder = minilm()
-    place = ModelFolder(default_root()).find(embedder.model)
-    embedder._tokens = TokenCutter(place / embedder.model.tokenizer.path, 128)  # type: ignore[misc]
-    wrong = parity.against(embedder, expected)
-    assert not wrong.passed and "long" in wrong.failing and wrong.failing.keys() <= {"long", "overlong"}
+    assert not wrong.passed and wrong.min < 0.95
+    assert fault.must <= wrong.failing.keys() and not fault.never & wrong.failing.keys(), wrong.reason
 
 
 # --- conversion

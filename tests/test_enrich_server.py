@@ -324,13 +324,19 @@ def test_llama_cpps_own_server_gets_the_same_prompts_and_its_notes_pass_the_same
 ):
     from enrich.llama_runtime import LlamaRuntime
 
-    own = [Window(title="Leaflet", heading_path=("Lighthouse",), text=text) for text in LEAFLET[:3]]
+    outline, *others = [Window(title="Leaflet", heading_path=("Lighthouse",), text=text) for text in LEAFLET]
+    whole = [msgspec.structs.replace(window, document="\n\n".join(LEAFLET)) for window in others[:2]]
+    preceding = [
+        msgspec.structs.replace(window, preceding=LEAFLET[: LEAFLET.index(window.text) + 1]) for window in others[1:]
+    ]
+    own = [outline, *whole, *preceding]
     local = LlamaRuntime(gguf, weights="known")
     once = NoteSettings(retry=False)
     alone = NoteWriter(local, once)
     served = NoteWriter(opened(llama_url, parallel=2, timeout=300.0), once)
     prompts = [alone.prompt(window) for window in own]
     assert prompts == [served.prompt(window) for window in own]
+    assert [prompt.with_document for prompt in prompts] == [False, True, True, True, True]
     here, there = alone.write(prompts, own), served.write(prompts, own)
     local.close()
     assert {note.outcome for note in there} <= {"written", "rejected"} and served.counts["failed"] == 0

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import faults
 import msgspec
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from fakes import LettersRuntime
 
 from enrich import embedder as policy
 from enrich.conversion import convert
+from enrich.embedder import Embedder
 from enrich.models import ModelFolder, load_registry
 from enrich.runtimes import RUNTIMES, Provenance, RuntimeKind, Vectors, choice
-from flows import choosing, keeping, parity
+from flows import choosing, embedding, keeping, parity
 from flows.place import open_storage
 from flows.searching import ask
 from flows.settings import load_settings
@@ -365,3 +367,40 @@ def test_quantized_weights_are_refused_by_search_and_build(workspace: Workspace)
     assert open_storage(workspace.settings()).pointer() == before
     report = workspace.build(runtime="onnx")
     assert report["published"] and report["work"]["embedded"] == 1
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("name", faults.FAULTS)
+def test_whatever_is_wrong_is_refused_by_search_and_build(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    fault, chosen = faults.FAULTS[name], "llama.cpp:fp16"
+    settings = load_settings()
+    registry, folder = load_registry(), ModelFolder(settings.models_dir)
+    prefixed = fault.spoil is faults.no_prefix  # the default model asks for no prefix
+    model = registry.embedder("multilingual-e5-small-4bit" if prefixed else settings.embedder)
+    convert(model, choice(model, chosen), folder)
+    workspace.models = {"models_dir": settings.models_dir, "embedder": model.name, "ruler": model.name}
+    workspace.write("pump.md", "# Pump\n\nThe pump starts by itself.\n")
+    workspace.build()
+    before = open_storage(workspace.settings()).pointer()
+    workspace.write("new.md", "# New\n\nA word.\n")
+    right = embedding.open_embedder
+
+    def wrong(*given: Any, **options: Any) -> Embedder:
+        embedder = right(*given, **options)
+        fault.spoil(embedder)
+        return embedder
+
+    monkeypatch.setattr(embedding, "open_embedder", wrong)
+    for refuse in (partial(search, workspace, runtime=chosen), partial(workspace.build, runtime=chosen)):
+        with pytest.raises(GateRefused, match=rf"gate parity: {chosen} does not make the vectors") as refusal:
+            refuse()
+        told = str(refusal.value)
+        assert all(f" {stratum} " in told for stratum in fault.must), told
+        assert not any(f" {stratum} " in told for stratum in fault.never), told
+    assert open_storage(workspace.settings()).pointer() == before
+    monkeypatch.setattr(embedding, "open_embedder", right)
+    assert search(workspace, runtime=chosen)["hits"][0]["key"] == "pump.md"
+    assert workspace.build(runtime=chosen)["work"]["embedded"] == 1
