@@ -21,6 +21,7 @@ import msgspec
 
 from chunker.chunk import Chunk
 from chunker.sentences import sentences
+from enrich.code import names
 from parsers.document import ROOT, Document, left_out
 
 DEFAULT_TEMPLATE: Final = "note-2"
@@ -66,8 +67,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             is not too long; empty otherwise.
         preceding: the same up to the passage's end, where that was asked for: the text from one chunk's end to the
             next one's, each a piece, the last one ending with the passage; so what two chunks share is evaluated once.
-        code: the language of the code that makes up more than half of the chunk, as the document names it, or ``code``
-            where it names none; empty for other chunks.
+            There are no ``siblings`` and no ``after`` beside it, which an edit behind the passage could change.
+        code: the language of the program code that makes up more than half of the chunk, as the document names it;
+            empty for other chunks.
     """
 
     title: str
@@ -101,8 +103,8 @@ class Windows:
         self._reasons = left_out(document)
         self._below = document.children()
         self._sections = {node.extent: index for index, node in enumerate(document.nodes) if node.kind == "section"}
-        code = ((node.start, node.end, node.language) for node in document.nodes if node.kind == "code")
-        self._code = sorted(code, key=_first)
+        code = ((node.start, node.end, node.language or "") for node in document.nodes if node.kind == "code")
+        self._code = sorted((node for node in code if names(node[2])), key=_first)
         self._edges = self._boundaries()
         self._kept = self._not_left_out()
         self.whole: Final = self._whole()
@@ -117,16 +119,17 @@ class Windows:
         section = self._sections.get((chunk.section_start, chunk.section_end), ROOT)
         path = [_shorten(title, self._settings.title) for title in chunk.heading_path]
         before, after = self._neighbours(chunk)
+        preceding = self._pieces[: bisect_left(self._ends, chunk.end) + 1]
         return Window(
             title=self._title,
             heading_path=tuple(path[1:] if path[:1] == [self._title] else path),
-            siblings=self._beside(section),
+            siblings=() if preceding else self._beside(section),
             before=before,
-            after=after,
+            after="" if preceding else after,
             text=chunk.text,
             opening=self._opening(section, chunk),
             document="" if self._settings.preceding else self.whole,
-            preceding=self._pieces[: bisect_left(self._ends, chunk.end) + 1],
+            preceding=preceding,
             code=self._code_of(chunk),
         )
 
@@ -135,7 +138,7 @@ class Windows:
         first = max(0, bisect_right(self._code, chunk.start, key=_first) - 1)
         until = bisect_left(self._code, chunk.end, key=_first)
         code = [
-            (min(end, chunk.end) - max(start, chunk.start), language or "code")
+            (min(end, chunk.end) - max(start, chunk.start), language)
             for start, end, language in self._code[first:until]
             if end > chunk.start
         ]
@@ -261,6 +264,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         ask: what is asked; with ``shared`` and ``rest`` before it, one message.
         again: stands in for ``ask`` at the second try, after a note was rejected; empty where there is none.
         with_document: whether ``shared`` holds a document, whole or up to the passage, for which a runtime makes room.
+        code: the language of the passage where it is code; not shown, but answers are checked by it.
     """
 
     instructions: str
@@ -269,6 +273,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     ask: str
     again: str = ""
     with_document: bool = False
+    code: str = ""
 
     @property
     def message(self) -> str:
@@ -312,6 +317,7 @@ class Template:
             ask=self._parts["ask"],
             again=self._parts["again"],
             with_document=bool(precedes) or (bool(window.document) and "{document}" in self._parts["shared"]),
+            code=window.code,
         )
 
     def _fields(self, window: Window) -> Mapping[str, str]:
@@ -349,7 +355,8 @@ def load_template(name: str = DEFAULT_TEMPLATE) -> Template:
 
 def key(prompt: Prompt, llm_fingerprint: str) -> str:
     """Under what a prompt's note is remembered: 64 hexadecimal digits of the exact prompt and the LLM's fingerprint."""
-    parts = (llm_fingerprint, prompt.instructions, *prompt.shared, prompt.rest, prompt.ask, prompt.again)
+    parts = [llm_fingerprint, prompt.instructions, *prompt.shared, prompt.rest, prompt.ask, prompt.again]
+    parts += [prompt.code] * bool(prompt.code)
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     return hashlib.sha256(b"".join(len(data).to_bytes(8, "big") + data for data in encoded)).hexdigest()
 

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from chunker.sentences import sentences
-from enrich.comments import comments
+from enrich.code import comments, names
 from enrich.context import Window
 from enrich.orders import without_orders
 from enrich.words import (
@@ -54,8 +54,13 @@ _INNER: Final = re.compile(r"\w(?:_|::|\.(?=\w))\w|^_+\w|\w\(\)$")
 
 
 def quiet(window: Window) -> Window:
-    """The window without what the document says to an LLM that reads it."""
+    """The window without what the document says to an LLM that reads it.
+
+    Where that takes the passage from what precedes, though not from its own surroundings, nothing precedes it.
+    """
     before, text, after = without_orders(window.before, window.text, window.after)
+    preceding = _calm_document(window.preceding)
+    shown = "".join(preceding).rstrip().endswith(text.strip())
     return msgspec.structs.replace(
         window,
         title=_calm(window.title),
@@ -66,7 +71,7 @@ def quiet(window: Window) -> Window:
         text=text,
         opening=_calm(window.opening),
         document=_calm_document((window.document,))[0],
-        preceding=_calm_document(window.preceding),
+        preceding=preceding if shown else (),
     )
 
 
@@ -83,26 +88,33 @@ def grounded(note: str, window: Window) -> str:
     """Why a note is not to be kept beside its window's chunk; empty when it is."""
     calm = quiet(window)
     ground = _Ground(calm)
-    names = list(_claims(note, ground))
+    named = list(_claims(note, ground))
     far = calm.document or calm.preceding
     near = _Ground(msgspec.structs.replace(calm, document="", preceding=())) if far else ground
-    for name in names:
+    for name in named:
         if not ground.holds(name):
             return (
                 f"names what is not there; {name!r} stands neither in the passage, nor around it, nor in the headings"
             )
-    if other_script(note, calm.text):
-        return "in another language; its letters are not those of the passage"
-    spoken, asked = language(note), language(comments(calm.text, calm.code) if calm.code else calm.text)
-    if spoken and asked and spoken != asked:
-        return f"in another language; {spoken!r}, and the passage is in {asked!r}"
     return (
-        _obeys(note, window, ground)
+        _foreign(note, calm)
+        or _obeys(note, window, ground)
         or _copies(note, calm)
-        or _wanders(names, near)
-        or _strays(note, names, calm)
+        or _wanders(named, near)
+        or _strays(note, named, calm)
         or _says_nothing(note, calm)
     )
+
+
+def _foreign(note: str, window: Window) -> str:
+    """Why a note is in another language than its passage; code is in that of its comments."""
+    said = comments(window.text, window.code) if window.code else window.text
+    spoken, asked = language(note), language(said)
+    if other_script(note, said if asked or not window.code else _whole(window)):
+        return "in another language; its letters are not those of the passage"
+    if spoken and asked and spoken != asked:
+        return f"in another language; {spoken!r}, and the passage is in {asked!r}"
+    return ""
 
 
 def _obeys(note: str, window: Window, ground: _Ground) -> str:
@@ -123,21 +135,22 @@ def _copies(note: str, window: Window) -> str:
     return ""
 
 
-def _wanders(names: Sequence[str], near: _Ground) -> str:
+def _wanders(named: Sequence[str], near: _Ground) -> str:
     """Why a note is about another part of the document: most of its names stand only there."""
-    far = [name for name in names if not near.holds(name)]
-    if len(far) > 1 and 2 * len(far) > len(names):
+    far = [name for name in named if not near.holds(name)]
+    if len(far) > 1 and 2 * len(far) > len(named):
         return f"about something else; {far[0]!r} and most of its names stand only elsewhere in the document"
     return ""
 
 
-def _strays(note: str, names: Sequence[str], window: Window) -> str:
+def _strays(note: str, named: Sequence[str], window: Window) -> str:
     """Why a note is about something else; the names in it may come from the neighbouring text and do not count."""
     own = _Ground(msgspec.structs.replace(window, siblings=(), before="", after="", document="", preceding=()))
-    words = content(note) - {part for name in names for part in content(name)}
+    language_itself = {fold(name) for name in names(window.code)}
+    words = content(note) - {part for name in named for part in content(name)} - language_itself
     found = sum(1 for word in sorted(words) if own.knows(word))
     if window.code:
-        strays = words and not found and not any(own.holds(name) for name in names if fold(name) != window.code)
+        strays = words and not found and not any(own.holds(name) for name in named if fold(name) not in language_itself)
     else:
         strays = words and (not found or (found < SUPPORT * len(words) and len(words) - found > 1))
     if strays:
@@ -168,7 +181,8 @@ class _Ground:
         for word in sorted(self._known):
             self._stems.setdefault(word[:CONTENT], []).append(word)
         # German writes all nouns with capitals: there a capital names nothing.
-        self.capitals_name = language(whole) != "de"
+        said = language(comments(window.text, window.code)) if window.code else ""
+        self.capitals_name = (said or language(whole)) != "de"
 
     def holds(self, name: str) -> bool:
         """Whether a name, number or identifier stands in it, in this or an inflected form, whole or in parts."""
@@ -195,7 +209,7 @@ def _whole(window: Window) -> str:
         window.before,
         window.text,
         window.after,
-        window.code,
+        *names(window.code),
     )
     return "\n".join([*parts, *filter(None, (window.document, "".join(window.preceding)))])
 

@@ -194,7 +194,8 @@ class NoteWriter:
         try:
             for fitting in self._fitting(prompt, window):
                 try:
-                    return self._tried(fitting, window)
+                    note = self._tried(fitting, window)
+                    return msgspec.structs.replace(note, narrowed=fitting is not prompt)
                 except PromptTooLong:  # as its server sees it
                     continue
         except LLMFailure as failure:

@@ -24,12 +24,14 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             nothing to say.
         reason: why there is no text; empty otherwise.
         source: who wrote it.
+        narrowed: whether the LLM saw less around the chunk than was asked for, because its context holds no more.
     """
 
     outcome: Outcome
     text: str = ""
     reason: str = ""
     source: Literal["llm", "extractive"] = "llm"
+    narrowed: bool = False
 
     @property
     def final(self) -> bool:

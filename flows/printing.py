@@ -26,10 +26,12 @@ def build(report: dict[str, Any]) -> None:
     say("chunks     " + _pairs(chunks))
     say("work       " + _pairs(work))
     if any(report["notes"].values()):
-        say("notes      " + _pairs(report["notes"]))
+        say("notes      " + _pairs({name.replace("_", " "): count for name, count in report["notes"].items()}))
     say("seconds    " + ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report["seconds"].items()))
     if report["notes_by_section"]:
         say(f"           {report['notes_by_section']:,} documents are too long to stand in their prompts")
+    if report["notes_narrowed"]:
+        say(f"           {report['notes_narrowed']:,} notes are from narrower windows: the LLM's context holds no more")
     if report["truncated"]:
         say(f"truncated  {report['truncated']:,} texts are over the embedder's limit: their ends are in no vector")
     for one in report["unknown"]:

@@ -42,9 +42,11 @@ class BuildReport(msgspec.Struct, kw_only=True):
         chunks: ``total`` now; ``added``, ``removed`` in this build (a rewritten chunk counts as neither).
         work: what was really done: ``fetched``, ``parsed``, ``chunked`` in documents; ``notes``, ``embedded`` in
             texts; ``rows_written`` in rows.
-        notes: chunks of the documents that were looked at, by what became of their note: ``written``; ``rejected`` by
-            the checks; ``none``, where there is nothing to say; ``missing``, still to be made. All 0 without notes.
+        notes: chunks of the documents that were looked at, by what became of their note: ``written``; ``too_long`` for
+            ``note_reserve``, and left out; ``rejected`` by the checks; ``none``, where there is nothing to say;
+            ``missing``, still to be made. All 0 without notes.
         notes_by_section: documents too long to stand in their notes' prompts, where that is asked for.
+        notes_narrowed: chunks of which the LLM saw less than the settings say, because its context holds no more.
         truncated: embedded texts over the embedder's limit, whose ends are in no vector.
         unknown: documents with more unknown tokens than the settings allow without a word.
         seconds: by stage; ``total`` from the start of the command.
@@ -65,9 +67,10 @@ class BuildReport(msgspec.Struct, kw_only=True):
     )
     failures: list[Failure] = msgspec.field(default_factory=list)
     notes: dict[str, int] = msgspec.field(
-        default_factory=lambda: dict.fromkeys(("written", "rejected", "none", "missing"), 0)
+        default_factory=lambda: dict.fromkeys(("written", "too_long", "rejected", "none", "missing"), 0)
     )
     notes_by_section: int = 0
+    notes_narrowed: int = 0
     truncated: int = 0
     unknown: list[UnknownTokens] = msgspec.field(default_factory=list)
     checks: dict[str, str] = msgspec.field(default_factory=dict)

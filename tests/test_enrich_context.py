@@ -281,6 +281,8 @@ def test_what_precedes_ends_with_the_passage_and_begins_with_all_that_the_passag
     for chunk, prompt in zip(chunks, prompts, strict=True):
         assert "".join(prompt.shared) == head + document.text[: chunk.end].lstrip()
         assert prompt.message.startswith("".join(prompt.shared) + "\n</document>\n") and prompt.with_document
+        shown = Windows(document, "Yearly check", PRECEDING, chunks).of(chunk)
+        assert not shown.after and not shown.siblings, "an edit behind the passage renews no note"
     for before, after in pairwise(prompts):
         assert after.shared[: len(before.shared)] == before.shared and len(after.shared) == len(before.shared) + 1
 
@@ -323,7 +325,10 @@ def test_a_window_says_of_what_language_the_code_is_that_makes_up_most_of_its_ch
     builder = TreeBuilder()
     builder.write_leaf("paragraph", "An example in prose, a few words.")
     builder.write_leaf("code", "x = 1\ny = 2\nz = 3", language="python")
+    builder.write_leaf("code", "pump;seal", language="csv")
+    builder.write_leaf("code", '{"pump": 1}', language="json")
     builder.write_leaf("code", "SELECT 1")
+    builder.write_leaf("code", "SELECT 2", language="SQL")
     document = builder.finish(title="T", media_type="text/markdown")
     ends = [0, *(node.end for node in document.nodes if node.kind in ("paragraph", "code"))]
 
@@ -334,7 +339,7 @@ def test_a_window_says_of_what_language_the_code_is_that_makes_up_most_of_its_ch
         )
         return window(document, "T", chunk).code
 
-    assert [code(low, high) for low, high in pairwise(ends)] == ["", "python", "code"]
+    assert [code(low, high) for low, high in pairwise(ends)] == ["", "python", "", "", "", "SQL"]
     assert code(ends[0], ends[2]) == "" and code(ends[1], ends[3]) == "python"
 
 

@@ -117,19 +117,54 @@ def test_code_is_told_in_other_words_than_its_own(note):
         ("Hannibal decodes characters.", "'Hannibal'"),
         ("All gardens, flowers and trees grow well when watered.", "about something else"),
         ("A Python script that waters gardens, flowers and trees.", "about something else"),
+        ("A python script that waters gardens, flowers and trees.", "about something else"),
     ],
 )
-def test_a_note_on_code_names_what_is_there_and_is_about_it(note, reason):
-    assert reason in grounded(note, CODE)
+@pytest.mark.parametrize("fence", ["python", "Python", "py"])
+def test_a_note_on_code_names_what_is_there_and_is_about_it(note, reason, fence):
+    assert reason in grounded(note, msgspec.structs.replace(CODE, code=fence))
 
 
-def test_the_language_of_code_is_that_of_its_comments():
-    german = "# Die Tabelle ist für die Umwandlung und wird mit dem Text aus der Datei gelesen\n"
-    window = msgspec.structs.replace(CODE, text=german + CODE.text)
-    assert "another language" in grounded("A function that decodes the characters of a text and gives bytes.", window)
-    assert grounded("Eine Methode, die mit der Tabelle aus dem Text die Bytes macht und sie ausgibt.", window) == ""
-    unknown = msgspec.structs.replace(window, code="klingon")
-    assert grounded("A function that decodes the characters of a text and gives bytes.", unknown) == ""
+@pytest.mark.parametrize(
+    ("fence", "name"), [("js", "JavaScript"), ("py", "Python"), ("shell", "Bash"), ("Rust", "Rust")]
+)
+def test_a_language_goes_by_all_its_names(fence, name):
+    note = f"A {name} function that decodes a text given as characters, by a table."
+    assert grounded(note, msgspec.structs.replace(CODE, code=fence)) == ""
+
+
+ENGLISH = "A function that decodes the characters of a text by its table and gives bytes."
+ENGLISH_KEYWORDS = "\nfor part in parts:\n    if part is not None and part not in with_this:\n        yield part\n"
+
+
+@pytest.mark.parametrize(
+    ("comment", "note"),
+    [
+        (
+            "Die Tabelle ist für die Umwandlung und wird mit dem Text aus der Datei gelesen",
+            "Eine Methode, die mit der Tabelle aus dem Text die Bytes macht und sie ausgibt.",
+        ),
+        (
+            "Таблица нужна для преобразования текста и читается из файла",
+            "Таблица читается, и метод выполняет преобразование текста в байты.",
+        ),
+        (
+            "此表用于转换文本，从文件中读取，每个字符对应一个字节。",
+            "该方法从文件中读取此表，把每个字符转换为一个字节。",
+        ),
+    ],
+)
+def test_the_language_of_code_is_that_of_its_comments(comment, note):
+    window = msgspec.structs.replace(CODE, text=f"# {comment}\n{CODE.text}{ENGLISH_KEYWORDS * 3}")
+    assert grounded(note, window) == ""
+    assert "another language" in grounded(ENGLISH, window)
+
+
+def test_code_without_comments_may_be_told_in_what_its_document_speaks():
+    note = "该方法从文件中读取此表，把每个字符转换为一个字节。"
+    assert "another language" in grounded(note, CODE)
+    manual = msgspec.structs.replace(CODE, title="字节表手册", before="下面的方法读取表中的字节：" * 6)
+    assert grounded(note, manual) == ""
 
 
 def test_german_nouns_are_no_names_but_numbers_and_identifiers_are():

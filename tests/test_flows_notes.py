@@ -135,6 +135,17 @@ def test_what_precedes_stands_in_the_prompts_on_request_and_an_edit_renews_the_n
     assert noted.build(**flags)["work"]["notes"] == 2
 
 
+def test_what_is_left_out_is_counted(noted: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note too long for its reserve, and a document that the LLM's context does not hold."""
+    monkeypatch.setattr(FirstWords, "room", lambda self, prompt: 0 if prompt.with_document else 1_000)
+    report = noted.build(note_window="document", note_reserve=3)
+    assert report["notes"] == {"written": 0, "too_long": 2, "rejected": 0, "none": 0, "missing": 0}
+    assert report["notes_narrowed"] == 2 and report["notes_by_section"] == 0
+    assert all(row["note"] == "" for row in rows(noted))
+    report = noted.build()
+    assert report["notes"]["written"] == 2 and report["notes_narrowed"] == 0
+
+
 def test_an_edited_sentence_renews_the_notes_whose_window_holds_it(noted: Workspace) -> None:
     noted.build()
     noted.write("guide.md", GUIDE.replace("dry and cold", "dry and warm"))
@@ -147,7 +158,7 @@ def test_a_limit_leaves_the_rest_to_the_next_build(noted: Workspace) -> None:
     first = noted.build(notes_limit=1)
     assert first["work"]["notes"] == 1 and first["published"]
     assert sorted(bool(row["note"]) for row in rows(noted)) == [False, True]
-    assert first["notes"] == {"written": 1, "rejected": 0, "none": 0, "missing": 1}
+    assert first["notes"] == {"written": 1, "too_long": 0, "rejected": 0, "none": 0, "missing": 1}
     second = noted.build(notes_limit=1)
     assert second["work"]["notes"] == 1 and second["work"]["parsed"] == second["work"]["chunked"] == 0
     assert all(row["note"] for row in rows(noted))
@@ -173,7 +184,7 @@ def test_a_rejected_note_is_remembered_and_the_chunk_is_indexed(
     monkeypatch.setattr(FirstWords, "generate", lambda self, prompt, max_tokens: Completion("I cannot help with that."))
     report = noted.build()
     assert report["published"] and report["chunks"]["total"] == 2
-    assert report["notes"] == {"written": 0, "rejected": 2, "none": 0, "missing": 0}
+    assert report["notes"] == {"written": 0, "too_long": 0, "rejected": 2, "none": 0, "missing": 0}
     assert all(row["note"] == "" for row in rows(noted))
     assert noted.build()["work"] == NOTHING
 

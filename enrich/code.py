@@ -1,0 +1,52 @@
+"""Program code: which languages are ones, what they are called, and what people say in them.
+
+Kept here: data, markup and what has no known language are no code, for there the words themselves are what is said.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Comment, String
+from pygments.util import ClassNotFound
+
+# By the first of Pygments' short names.
+DATA: Final = frozenset(
+    {"console", "diff", "doscon", "email", "haml", "html", "http", "ini", "irc", "json", "markdown", "mediawiki"}
+    | {"org", "output", "pot", "properties", "restructuredtext", "tex", "text", "todotxt", "toml", "xml", "yaml"}
+)
+
+
+def names(language: str | None) -> tuple[str, ...]:
+    """What a programming language is called, the given name first; empty where it is none.
+
+    Args:
+        language: as documents name it, such as ``python``, ``js`` or ``Rust``.
+    """
+    lexer = _lexer(language or "")
+    return (language or "", lexer.name, lexer.aliases[0]) if lexer else ()
+
+
+@lru_cache(maxsize=64)  # each check of a note asks
+def comments(code: str, language: str) -> str:
+    """The comments and documentation strings of a piece of code: its keywords are English whatever its people speak."""
+    lexer = _lexer(language)
+    if lexer is None:
+        return ""
+    return "\n".join(
+        text
+        for kind, text in lexer.get_tokens(code)
+        if (kind in Comment or kind in String.Doc) and kind not in Comment.Preproc and kind not in Comment.PreprocFile
+    )
+
+
+@lru_cache(maxsize=256)
+def _lexer(language: str) -> Lexer | None:
+    try:
+        lexer = get_lexer_by_name(language)
+    except ClassNotFound:
+        return None
+    return None if lexer.aliases[0] in DATA else lexer
