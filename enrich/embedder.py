@@ -315,7 +315,7 @@ def open_embedder(
 
     Args:
         runtime: such as ``onnx`` or ``llama.cpp:fp16``; None for the model's first.
-        device: such as ``cpu``, ``cuda`` (all GPUs there are) or ``cuda:1``; None for GPUs where there are any.
+        device: such as ``cpu``, ``cuda`` (all GPUs, in PyTorch) or ``cuda:1``; None for GPUs where there are any.
         batch_tokens: padded tokens in a batch at most; None for the default of the device.
 
     Raises:

@@ -176,7 +176,7 @@ def gate(shop: Workshop, options: BuildOptions, *, listed: int) -> RecallGate | 
         with shop.report.timed("gate"):
             passed.through("stores", shop.draft.check_stores)
             passed.through("fingerprint", lambda: shop.draft.check_fingerprint(shop.runtimes()))
-            passed.through("parity", lambda: shop.parity)
+            passed.through("parity", lambda: gates.check_parity(shop))
             passed.through("vectors", lambda: gates.check_vectors(shop))
             passed.through("text", lambda: gates.check_some_text(shop))
             passed.through("failures", lambda: gates.check_failures(shop, listed), forcible=True)

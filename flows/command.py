@@ -64,7 +64,7 @@ def finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> N
 
 
 def _interrupted(as_json: bool) -> NoReturn:
-    remedy = "Nothing was published; what was finished is remembered. Run the command again to go on."
+    remedy = "The index is whole, and what was finished is remembered. Run the command again to go on."
     _fail("interrupted", remedy, INTERRUPTED, as_json)
 
 

@@ -107,6 +107,19 @@ def check_some_text(shop: Workshop) -> str:
     return f"{count} chunks"
 
 
+def check_parity(shop: Workshop) -> str:
+    """The runtime proved itself before its first vector; and where vectors are all remembered, the probes by which
+    readers prove themselves are there too, or are made now.
+
+    Raises:
+        GateRefused: when the runtime does not make the vectors of the index.
+        StoreError: when the probes are gone and this runtime is none that may make them.
+    """
+    if shop.draft.table.count_vectors() and shop.storage.probes(shop.embedder.fingerprint) is None:
+        shop.embedder.load()
+    return shop.parity
+
+
 def check_vectors(shop: Workshop) -> str:
     """Every vector that was written is one, and where vectors were made since this gate last passed, the embedder still
     makes them: some of all rows and some of those that this build wrote are embedded again.

@@ -180,10 +180,13 @@ def repair(settings: Settings, say: Say) -> dict[str, Any]:
 
 
 def _renew_probes(shop: Workshop, pointer: Pointer) -> bool:
-    """Make the probes again where they are missing or broken, by a runtime that made vectors of the index.
+    """Make the probes again where they are missing or broken: by the model's own runtime, where the one at hand made
+    vectors of the index and agrees with it.
 
     Raises:
-        StoreError: when the runtime at hand is none of those.
+        GateRefused: when it does not agree.
+        ModelError: when the model's own runtime, or the one at hand, cannot run.
+        StoreError: when the runtime at hand made no vectors of the index.
     """
     if not unprovable(shop.storage, pointer) or not shop.continues:
         return False

@@ -2,7 +2,8 @@
 
 Kept here: what a terminal sends to its whole process group does not end the temporary server before the flow that
 reports to it. A flow that had lost its server tried it for more than a minute and ended with the server's error. So the
-server gets a group of its own; Prefect ends it when the command ends.
+server gets a group of its own. Prefect ends it when the command ends, but for one that is killed outright (SIGKILL,
+SIGQUIT): then it stays, as it did where the command alone was killed.
 """
 
 from __future__ import annotations

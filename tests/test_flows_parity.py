@@ -21,7 +21,7 @@ from enrich.conversion import convert
 from enrich.embedder import Embedder
 from enrich.models import ModelFolder, load_registry
 from enrich.runtimes import RUNTIMES, Provenance, RuntimeKind, Vectors, choice
-from flows import choosing, embedding, keeping, parity
+from flows import choosing, embedding, gates, keeping, parity
 from flows.place import open_storage
 from flows.searching import ask
 from flows.settings import load_settings
@@ -155,6 +155,27 @@ def test_an_index_without_probes_is_told(two: Workspace) -> None:
     storage.keep_probes(pointer.embedder_fingerprint, data[: len(data) // 2])
     with pytest.raises(StoreError, match="probes cannot be read"):
         search(two)
+
+
+def test_vectors_that_are_all_remembered_are_not_published_without_probes(
+    two: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build that was refused late left them in the memory, and a sweep took the probes, which no revision needed."""
+    late = replace(two, index=two.docs.parent / "late")
+
+    def refused(shop: object, listed: int) -> str:
+        raise GateRefused("too many failed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gates, "check_failures", refused)
+        with pytest.raises(GateRefused, match="too many failed"):
+            late.build()
+    storage, fingerprint = open_storage(late.settings()), open_storage(two.settings()).pointer().embedder_fingerprint
+    assert storage.pointer() is None
+    storage.drop_probes(fingerprint)
+    report = late.build()
+    assert report["work"]["embedded"] == 0 and report["checks"]["parity"] == "letters:fp32 made the probes"
+    assert search(late)["hits"] and keeping.verify(late.settings())["whole"]
 
 
 def test_verify_sees_broken_probes_and_repair_makes_them_again(two: Workspace) -> None:

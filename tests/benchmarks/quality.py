@@ -36,12 +36,13 @@ def main() -> None:
     for name in arguments.only:
         documents, golden = SETS[name](arguments.data, arguments.out)
         if arguments.documents:
+            name = f"{name}-{arguments.documents}"
             documents, golden = _first(arguments.documents, documents, golden, arguments.out / name)
         index = arguments.out / f"{name}-index"
         notes = ["--notes", arguments.notes] if arguments.notes == "llm" else []
         _gristmill("build", str(documents), "--index", str(index), *notes, status=(0, 3))
         page = arguments.out / f"{name}.html"
-        ladder = ["--ablate", *notes] if name != "limit" else []
+        ladder = ["--ablate", *notes] if not name.startswith("limit") else []
         found = _gristmill("evaluate", str(golden), "--index", str(index), "--html", str(page), *ladder)
         _print(name, found)
 
@@ -96,9 +97,9 @@ def _excerpts(data: Path, out: Path) -> Prepared:
     return folder, golden
 
 
-def _first(count: int, documents: Path, golden: Path, out: Path) -> Prepared:
+def _first(count: int, documents: Path, golden: Path, folder: Path) -> Prepared:
     """So many of the documents, and the questions that they answer."""
-    folder, fewer = out.with_name(f"{out.name}-{count}"), out.with_name(f"{out.name}-{count}.jsonl")
+    fewer = folder.with_name(f"{folder.name}.jsonl")
     folder.mkdir(exist_ok=True)
     kept = sorted(path for path in documents.rglob("*") if path.is_file())[:count]
     for path in kept:
