@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def test_the_example_file_holds_every_default() -> None:
     for name, value in example.items():
         assert defaults[name] == value, name
     assert all(name in text for name in Settings.model_fields)
+
+
+def test_each_line_of_the_example_file_may_be_used(tmp_path: Path) -> None:
+    lines = (ROOT / "infra/gristmill.example.toml").read_text().splitlines()
+    commented = re.compile(r"# (?=\w+ = |\[\[)")
+    (tmp_path / "gristmill.toml").write_text("\n".join(commented.sub("", line, count=1) for line in lines))
+    settings = load_settings()
+    assert settings.golden == Path("golden.jsonl") and settings.labels[0].labels == ["internal"]
+    assert settings.guards.attempts == 5 and settings.runtime == "onnx"
 
 
 def test_the_defaults_of_a_search_are_the_measured_ones() -> None:
