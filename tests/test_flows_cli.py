@@ -215,28 +215,29 @@ def alive_in_session(session: int) -> list[str]:
 
 
 def test_a_full_disk_is_named_and_the_published_index_stays(tmp_path: Path) -> None:
+    docs, disk = tmp_path / "docs", tmp_path / "disk"
+    docs.mkdir()
+    disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(tmp_path)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip("needs the right to mount a small disk")
     try:
-        docs = tmp_path / "docs"
-        docs.mkdir()
         (docs / "a.txt").write_text("One small document about pumps.")
-        index = tmp_path / "index"
+        index = disk / "index"
         assert run("build", docs, "--index", index, "--vectors-for", "none").returncode == 0
         before = (index / "pointer.json").read_bytes()
         chance = random.Random(0)
-        words = (f"{chance.getrandbits(64):016x}{'.' if n % 9 else '.' + chr(10) * 2}" for n in range(60_000))
-        (docs / "filler.txt").write_text(" ".join(words))
+        words = (f"{chance.getrandbits(64):016x}{'.' if n % 9 else '.' + chr(10) * 2}" for n in range(500_000))
+        (docs / "filler.txt").write_text(" ".join(words))  # too large to be remembered as parsed
         done = run("build", docs, "--index", index, "--vectors-for", "none", "--json")
         assert done.returncode == 2, done.stderr
         assert "No space left on device" in done.stderr and "Free some space" in done.stderr
         assert (index / "pointer.json").read_bytes() == before
         assert last_json(run("search", "pumps", "--index", index, "--mode", "bm25", "--json"))["hits"]
     finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_doctor_names_a_missing_model_and_its_remedy(tmp_path: Path) -> None:
