@@ -20,14 +20,14 @@ DATA: Final = frozenset(
 )
 
 
-def names(language: str | None) -> tuple[str, ...]:
+def names(language: str) -> tuple[str, ...]:
     """What a programming language is called, the given name first; empty where it is none.
 
     Args:
         language: as documents name it, such as ``python``, ``js`` or ``Rust``.
     """
-    lexer = _lexer(language or "")
-    return (language or "", lexer.name, lexer.aliases[0]) if lexer else ()
+    lexer = _lexer(language)
+    return (language, lexer.name, lexer.aliases[0]) if lexer else ()
 
 
 @lru_cache(maxsize=64)  # each check of a note asks

@@ -355,8 +355,7 @@ def load_template(name: str = DEFAULT_TEMPLATE) -> Template:
 
 def key(prompt: Prompt, llm_fingerprint: str) -> str:
     """Under what a prompt's note is remembered: 64 hexadecimal digits of the exact prompt and the LLM's fingerprint."""
-    parts = [llm_fingerprint, prompt.instructions, *prompt.shared, prompt.rest, prompt.ask, prompt.again]
-    parts += [prompt.code] * bool(prompt.code)
+    parts = (llm_fingerprint, prompt.instructions, *prompt.shared, prompt.rest, prompt.ask, prompt.again, prompt.code)
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     return hashlib.sha256(b"".join(len(data).to_bytes(8, "big") + data for data in encoded)).hexdigest()
 

@@ -24,7 +24,7 @@ class Entry:
         document: memory key of the parsed document; of the last good one where this attempt failed.
         chunks: memory key of its chunks.
         notes: memory keys of their notes, in the chunks' order; none where no notes are made.
-        outcomes: what became of each of them: ``written``, ``too_long``, ``rejected``, ``none`` or ``missing``.
+        outcomes: what became of each of them: ``written``, ``rejected``, ``none`` or ``missing``.
         unfinished: whether a later build has something left to do for it.
         title: its own or its base name.
         labels: its own and those of the settings.

@@ -140,9 +140,8 @@ def note(shop: Workshop, batch: Collection[Entry]) -> None:
         shop.report.work["notes"] += len(keys)
         shop.progress.noted(len(keys), time.perf_counter() - begun)
     finished = {key: _NOTE.decode(value) for key, value in shop.note_memo.get(windows).items()}
-    outcomes = {key: _outcome(shop, one) for key, one in finished.items()}
     for entry in batch:
-        entry.outcomes = [outcomes.get(key, "missing") for key in entry.notes]
+        entry.outcomes = [finished[key].outcome if key in finished else "missing" for key in entry.notes]
         shop.report.notes_narrowed += sum(key in finished and finished[key].narrowed for key in entry.notes)
         entry.unfinished = entry.unfinished or "missing" in entry.outcomes
 
@@ -240,8 +239,9 @@ def write(shop: Workshop, batch: Collection[Entry]) -> None:
     for entry in batch:
         row = made[entry.document_id].catalog_row if entry.live else row_without_chunks(shop, entry)
         _count(shop, entry)
-        for outcome in entry.outcomes if entry.live else []:
-            shop.report.notes[outcome] += 1
+        for outcome, chunk_row in zip(entry.outcomes, made[entry.document_id].rows if entry.live else [], strict=False):
+            dropped = outcome == "written" and not chunk_row.note
+            shop.report.notes["too_long" if dropped else outcome] += 1
         shop.note_status(row)
         if not entry.touched and (_says_more(row, entry.row) or not shop.continues):
             changed.append(row)
@@ -338,16 +338,11 @@ def _vector_key(shop: Workshop, text: str) -> str:
 def _notes(shop: Workshop, batch: Collection[Entry]) -> dict[str, list[str]]:
     """The notes of each live entry's chunks within their reserve, by key; empty where there is none."""
     encoded = shop.note_memo.get(key for entry in batch for key in entry.notes) if shop.notes else {}
-    fitted = {key: _fitted(shop, _NOTE.decode(value)) for key, value in encoded.items()}
+    fitted: dict[str, str] = {}
+    for key, value in encoded.items():
+        text = _NOTE.decode(value).text
+        fitted[key] = fit(text, shop.settings.note_reserve, shop.ruler.count) if text else ""
     return {entry.document_id: [fitted.get(key, "") for key in entry.notes] for entry in batch}
-
-
-def _outcome(shop: Workshop, note: Note) -> str:
-    return "too_long" if note.text and not _fitted(shop, note) else note.outcome
-
-
-def _fitted(shop: Workshop, note: Note) -> str:
-    return fit(note.text, shop.settings.note_reserve, shop.ruler.count) if note.text else ""
 
 
 def _texts(shop: Workshop, entry: Entry, chunks: Sequence[Chunk], notes: Sequence[str]) -> Iterator[str]:

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from enrich import gguf_runtime
+from enrich import gguf_runtime, parity
 from enrich.embedder import Embedder
-from enrich.models import ModelFolder, default_root
+from enrich.models import DEFAULT_EMBEDDER, ModelFolder, default_root
 from enrich.tokens import Piece, TokenCutter
 
 SCRIPTS = {"chinese", "japanese", "korean", "hindi", "arabic", "thai", "greek", "turkish"}
-ALL = {"sentences", "short", "long", *SCRIPTS}
+WIDELY = {"sentences", "short", "long", *SCRIPTS}
+STRATA = {text.stratum for text in parity._file()[0]} | {"long"}
 
 
 class Fault(NamedTuple):
@@ -21,13 +22,17 @@ class Fault(NamedTuple):
 
     Attributes:
         spoil: makes an embedder that has not run yet wrong.
+        below: what the least cosine falls below.
         must: strata that it shows in.
         never: strata that it does not show in.
+        model: one that can have it.
     """
 
     spoil: Callable[[Embedder], None]
+    below: float
     must: set[str]
-    never: frozenset[str] | set[str] = frozenset()
+    never: set[str]
+    model: str = DEFAULT_EMBEDDER
 
 
 def llama_tokens(embedder: Embedder) -> None:
@@ -68,8 +73,8 @@ def no_prefix(embedder: Embedder) -> None:
 
 
 FAULTS = {
-    "llama.cpp's tokenizer": Fault(llama_tokens, {"korean", "overlong"}, {"sentences"}),
-    "another pooling": Fault(first_token, ALL),
-    "another limit": Fault(half_limit, {"long"}, ALL - {"long"}),
-    "a dropped prefix": Fault(no_prefix, ALL),
+    "llama.cpp's tokenizer": Fault(llama_tokens, 0.7, {"korean", "overlong"}, {"sentences"}),
+    "another pooling": Fault(first_token, 0.9, WIDELY, set()),
+    "another limit": Fault(half_limit, 0.95, {"long"}, STRATA - {"long", "overlong"}),
+    "a dropped prefix": Fault(no_prefix, 0.999, WIDELY, set(), "multilingual-e5-small-4bit"),
 }
