@@ -1,8 +1,13 @@
 """The body of a Word document, written into a tree.
 
-Kept here: paragraphs, lists, tables, notes and text boxes stand in the order of the document, each once. A row is one
-line, its cells with `` | `` between; a merged cell is told where it begins and leaves the others that it covers empty,
-so that the rows of a table have the same number of cells. What is printed on every page is told once, left out.
+Invariants:
+- Paragraphs, lists, tables, notes and text boxes stand in the order of the document, each once.
+- A heading carries its automatic number, as a reader sees it.
+- A row is one line, its cells with `` | `` between. A cell that spans rows is repeated on each of them, one that spans
+  columns is told in the first, so that all rows of a table have the same number of cells.
+- A table that only lays out a page is written as the blocks in its cells.
+- Code keeps its lines and indentation.
+- What is printed on every page is told once, left out.
 """
 
 from __future__ import annotations
@@ -14,18 +19,28 @@ import msgspec
 from lxml.etree import _Element
 
 from parsers.document import Kind, TreeBuilder
-from parsers.docx_lists import Mark, Numbering
-from parsers.docx_styles import Styles, W, number, switched, value
+from parsers.docx_headings import looks_like_headings
+from parsers.docx_lists import BULLET, Mark, Numbering
+from parsers.docx_styles import Styles, W, switched, value
+from parsers.docx_tables import (
+    Cell,
+    block_children,
+    cell_contents,
+    is_deleted,
+    is_layout,
+    row_cells,
+    sets_off_first_row,
+    table_rows,
+)
 from parsers.docx_text import Paragraph, read_paragraph
 from parsers.tables import names_columns
 
 _LONGEST_HEADING: Final = 250  # characters: a longer "heading" is a numbered clause or a whole paragraph
-_WRAPPERS: Final = frozenset(f"{W}{name}" for name in ("sdtContent", "customXml", "smartTag", "ins", "moveTo"))
 _CODE_STYLES: Final = ("source code", "html preformatted", "code", "code*", "macro", "plain text", "preformatted text")
 _QUOTE_STYLES: Final = ("quote", "intense quote", "block text", "quotations")
 _CONTENTS_STYLES: Final = ("toc *", "table of figures")
 _RELATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_MOST_COLUMNS: Final = 63  # Word's limit
+_LONGEST_SPANNING: Final = 200  # characters: a longer text of a cell that spans rows stands in the first alone
 _NO_NOTES: Final = frozenset(["-1", "0"])  # ids of the separators, which are no notes
 
 
@@ -63,24 +78,57 @@ class Body:
         self._numbering = Numbering(parts.numbering)
         self._lists: list[tuple[int, str]] = []  # level and numId of each open list, each with an open item
         self._page: int | None = None
+        self._code: list[str] = []  # lines of the code block at hand
+        self._code_page: int | None = None
+        self._heads: dict[_Element, int] = {}  # levels of the paragraphs that are headings by their look alone
+        self._monospace_is_code = True
+        self._found: dict[_Element, Paragraph] = {}
 
     def write(self, body: _Element) -> None:
         """Write the whole document: running heads, body, comments, running feet."""
         if next(body.iter(f"{W}lastRenderedPageBreak"), None) is not None:
             self._page = 1
+        self._look_ahead(body)
         for text in self._margins(body, "header"):
             self.builder.write_leaf("header", text, left_out="running head")
         self._blocks(body)
+        self._close_code()
         self._close_lists()
         self._comments()
         for text in self._margins(body, "footer"):
             self.builder.write_leaf("footer", text, left_out="running foot")
 
+    def _look_ahead(self, body: _Element) -> None:
+        """Learn from the whole body how headings and code look, where the styles do not say."""
+        paragraphs = list(body.iter(f"{W}p"))
+        headings = sum(self._styles.heading_level(one.find(f"{W}pPr")) is not None for one in paragraphs)
+        read = {one: self._read(one) for one in paragraphs}
+        lengths = [(len(found.text), found.monospace) for found in read.values()]
+        self._monospace_is_code = 2 * sum(size for size, mono in lengths if mono) <= sum(size for size, _ in lengths)
+        if headings <= 1:
+            self._heads = looks_like_headings(list(self._flow(body)), read, self._styles)
+        self._found = read
+
+    def _flow(self, parent: _Element) -> Iterator[_Element]:
+        """Yield the blocks of a part in order, those in the cells of layout tables among them."""
+        for child in block_children(parent):
+            if child.tag == f"{W}tbl":
+                cells = [list(row_cells(row)) for row in table_rows(child) if not is_deleted(row)]
+                if is_layout(cells, self._styles):
+                    for content in cell_contents(cells):
+                        yield from self._flow(content)
+                    continue
+            yield child
+
+    def _read(self, paragraph: _Element) -> Paragraph:
+        return self._found.get(paragraph) or read_paragraph(paragraph, self._styles)
+
     def _blocks(self, parent: _Element, left_out: str | None = None) -> None:
-        for child in _children(parent):
+        for child in block_children(parent):
             if child.tag == f"{W}p":
                 self._paragraph(child, left_out)
             elif child.tag == f"{W}tbl":
+                self._close_code()
                 self._close_lists()
                 self._table(child, left_out)
             elif child.tag == f"{W}sdt":
@@ -93,26 +141,49 @@ class Body:
 
     def _paragraph(self, element: _Element, left_out: str | None) -> None:
         properties = element.find(f"{W}pPr")
-        found = read_paragraph(element)
+        found = self._read(element)
+        self._note_problems(found)
         page = None if self._page is None else self._page + found.early_breaks
         listed = self._styles.numbering(properties)
-        level = self._styles.heading_level(properties)
+        level = self._styles.heading_level(properties) or self._heads.get(element)
         mark = self._numbering.next(*listed) if listed else None
         is_title = self._styles.named(properties, "title")
         if self._styles.named(properties, *_CONTENTS_STYLES):
             left_out, level = left_out or "contents list", None
-        if not found.text:
-            pass
-        elif level and not is_title and left_out is None and len(found.text) <= _LONGEST_HEADING:
-            self._close_lists()
-            self.builder.write_heading(" ".join(found.text.split()), min(level, 9), page=page)
-        elif listed and mark and left_out is None and not is_title:
-            self._item(found.text, *listed, mark, page)
-        else:
-            self.title = self.title or (found.text if is_title else "")
-            self._plain(found, properties, page, left_out)
+        if self._is_code(found, properties) and left_out is None and not listed:
+            self._add_code(found, page)
+        elif found.text:
+            self._close_code()
+            if level and not is_title and left_out is None and len(found.text) <= _LONGEST_HEADING:
+                self._close_lists()
+                self.builder.write_heading(_numbered(found.text, mark), min(level, 9), page=page)
+            elif listed and mark and left_out is None and not is_title:
+                self._item(found.text, *listed, mark, page)
+            else:
+                self.title = self.title or (found.text if is_title else "")
+                self._plain(found, properties, page, left_out)
         self._page = None if self._page is None else self._page + found.breaks
         self._attached(found, page, left_out)
+
+    def _note_problems(self, found: Paragraph) -> None:
+        self.problems += [problem for problem in dict.fromkeys(found.problems) if problem not in self.problems]
+
+    def _is_code(self, found: Paragraph, properties: _Element | None) -> bool:
+        if not found.text:
+            return bool(self._code)  # a blank line, if more code follows
+        by_font = found.monospace and self._monospace_is_code
+        return by_font or self._styles.named(properties, *_CODE_STYLES)
+
+    def _add_code(self, found: Paragraph, page: int | None) -> None:
+        if not self._code:
+            self._close_lists()
+            self._code_page = page
+        self._code += [line.rstrip() for line in found.laid_out.split("\n")]
+
+    def _close_code(self) -> None:
+        text = "\n".join(self._code).rstrip()
+        self._code = []
+        self.builder.write_leaf("code", text, page=self._code_page)
 
     def _plain(self, found: Paragraph, properties: _Element | None, page: int | None, left_out: str | None) -> None:
         if self._lists and left_out is None and self._styles.named(properties, "list continue*", "list paragraph"):
@@ -128,8 +199,6 @@ class Body:
         kind: Kind = "formula" if found.is_formula else "paragraph"
         if self._styles.named(properties, "caption"):
             kind = "caption"
-        elif self._styles.named(properties, *_CODE_STYLES):
-            kind = "code"
         self.builder.write_leaf(kind, found.text, page=page, left_out=left_out)
 
     def _item(self, text: str, listing: str, level: int, mark: Mark, page: int | None) -> None:
@@ -157,7 +226,9 @@ class Body:
             self._close_list()
 
     def _attached(self, found: Paragraph, page: int | None, left_out: str | None) -> None:
-        """What hangs on a paragraph, behind it."""
+        """Write what hangs on a paragraph, behind it."""
+        if found.pictures or found.boxes or found.notes:
+            self._close_code()
         for picture in found.pictures:
             self.builder.write_leaf("figure", picture, page=page, left_out=left_out)
         for box in found.boxes:
@@ -200,18 +271,20 @@ class Body:
                     yield text
 
     def _table(self, table: _Element, left_out: str | None) -> None:
-        rows = [row for row in _rows(table) if not _is_deleted(row)]
-        cells = [list(_cells(row)) for row in rows]
-        if len(cells) == 1 and len(cells[0]) == 1 and cells[0][0].content is not None:
-            self._blocks(cells[0][0].content, left_out)  # a frame around text
+        rows = [row for row in table_rows(table) if not is_deleted(row)]
+        cells = [list(row_cells(row)) for row in rows]
+        if is_layout(cells, self._styles):
+            for content in cell_contents(cells):
+                self._blocks(content, left_out)
+                self._close_code()
+                self._close_lists()
             return
-        width = max((len(row) for row in cells), default=0)
-        texts = [[self._cell(cell) for cell in row] + [""] * (width - len(row)) for row in cells]
+        texts = self._row_texts(cells)
         heads = self._head_rows(table, rows, cells) or int(names_columns(texts))
         opened = False
         for index, row in enumerate(texts):
-            page = None if self._page is None else self._page + _breaks_before(rows[index])
-            if any(row):
+            page = None if self._page is None else self._page + self._breaks_before(rows[index])
+            if row:
                 start, end = self.builder.write(" | ".join(row).strip(), "\n" if opened else "\n\n")
                 if not opened:
                     self.builder.open("table", start, page=page, left_out=left_out)
@@ -223,15 +296,28 @@ class Body:
             self.builder.close()
         self._notes_of(rows, left_out)
 
+    def _row_texts(self, cells: list[list[Cell]]) -> list[list[str]]:
+        """The cells' texts, a cell that spans rows on each of them; an empty list for a row without text of its own."""
+        width = max((len(row) for row in cells), default=0)
+        texts: list[list[str]] = []
+        above = [""] * width
+        for row in cells:
+            own = [self._cell(cell) for cell in row] + [""] * (width - len(row))
+            spanned = [cell.spanned for cell in row] + [False] * (width - len(row))
+            filled = [upper if spans else text for text, upper, spans in zip(own, above, spanned, strict=True)]
+            texts.append(filled if any(own) else [])
+            above = [text if len(text) <= _LONGEST_SPANNING else "" for text in filled]
+        return texts
+
     def _notes_of(self, rows: Iterable[_Element], left_out: str | None) -> None:
         for row in rows:
             for paragraph in row.iter(f"{W}p"):
-                for part, identifier in read_paragraph(paragraph).notes:
+                for part, identifier in self._read(paragraph).notes:
                     self.builder.write_leaf(
                         "footnote", self._note(part, identifier), page=self._page, left_out=left_out
                     )
 
-    def _head_rows(self, table: _Element, rows: list[_Element], cells: list[list[_Cell]]) -> int:
+    def _head_rows(self, table: _Element, rows: list[_Element], cells: list[list[Cell]]) -> int:
         """How many rows at the top of a table head it: as the file says, or the first where it alone is bold."""
         said = 0
         while said < len(rows) and switched(rows[said].find(f"{W}trPr"), "tblHeader"):
@@ -241,11 +327,22 @@ class Body:
         properties = table.find(f"{W}tblPr")
         look = properties.find(f"{W}tblLook") if properties is not None else None
         style = value(properties.find(f"{W}tblStyle")) if properties is not None else None
-        if look is not None and _sets_off_first_row(look) and self._styles.has_header_row(style):
+        if look is not None and sets_off_first_row(look) and self._styles.has_header_row(style):
             return 1
-        return int(_is_bold(cells[0]) and not all(_is_bold(row) for row in cells[1:]))
+        return int(self._is_bold(cells[0]) and not all(self._is_bold(row) for row in cells[1:]))
 
-    def _cell(self, cell: _Cell) -> str:
+    def _is_bold(self, cells: Iterable[Cell]) -> bool:
+        paragraphs = [
+            self._read(part) for cell in cells if cell.content is not None for part in cell.content.iter(f"{W}p")
+        ]
+        return all(part.bold for part in paragraphs if part.text) and any(part.text for part in paragraphs)
+
+    def _breaks_before(self, row: _Element) -> int:
+        """Page breaks in front of a row's first text."""
+        first = next(row.iter(f"{W}p"), None)
+        return self._read(first).early_breaks if first is not None else 0
+
+    def _cell(self, cell: Cell) -> str:
         return self._flat(cell.content, " ") if cell.content is not None else ""
 
     def _flat(self, parent: _Element, separator: str) -> str:
@@ -253,9 +350,10 @@ class Body:
         return separator.join(text.replace("\n", separator) for text in self._texts(parent) if text)
 
     def _texts(self, parent: _Element) -> Iterator[str]:
-        for child in _children(parent):
+        for child in block_children(parent):
             if child.tag == f"{W}p":
-                found = read_paragraph(child)
+                found = self._read(child)
+                self._note_problems(found)
                 listed = self._styles.numbering(child.find(f"{W}pPr"))
                 label = self._numbering.next(*listed).label if listed else ""
                 yield f"{label} {found.text}".strip() if found.text else ""
@@ -263,88 +361,16 @@ class Body:
                 for box in found.boxes:
                     yield from self._texts(box)
             elif child.tag == f"{W}tbl":
-                for row in _rows(child):
-                    if not _is_deleted(row):
-                        yield ", ".join(filter(None, (self._cell(cell) for cell in _cells(row))))
+                for row in table_rows(child):
+                    if not is_deleted(row):
+                        yield ", ".join(filter(None, (self._cell(cell) for cell in row_cells(row))))
             elif child.tag == f"{W}sdt":
                 for content in child.iterfind(f"{W}sdtContent"):
                     yield from self._texts(content)
 
 
-class _Cell(msgspec.Struct):
-    """A place in a row: its ``w:tc``, or None where it is covered by a merged cell or missing."""
-
-    content: _Element | None
-
-
-def _children(parent: _Element) -> Iterator[_Element]:
-    """Block-level children, through what only wraps them."""
-    for child in parent:
-        if child.tag in _WRAPPERS:
-            yield from _children(child)
-        elif isinstance(child.tag, str):
-            yield child
-
-
-def _rows(table: _Element) -> Iterator[_Element]:
-    for child in _children(table):
-        if child.tag == f"{W}tr":
-            yield child
-        elif child.tag == f"{W}sdt":
-            for content in child.iterfind(f"{W}sdtContent"):
-                yield from _rows(content)
-
-
-def _is_deleted(row: _Element) -> bool:
-    properties = row.find(f"{W}trPr")
-    return properties is not None and properties.find(f"{W}del") is not None
-
-
-def _cells(row: _Element) -> Iterator[_Cell]:
-    """The places of a row from left to right, one for each column of the table."""
-    properties = row.find(f"{W}trPr")
-    yield from _missing(properties, "gridBefore")
-    yield from _filled(row)
-    yield from _missing(properties, "gridAfter")
-
-
-def _filled(row: _Element) -> Iterator[_Cell]:
-    for child in _children(row):
-        if child.tag == f"{W}sdt":
-            for content in child.iterfind(f"{W}sdtContent"):
-                yield from _filled(content)
-        if child.tag != f"{W}tc":
-            continue
-        properties = child.find(f"{W}tcPr")
-        merge = properties.find(f"{W}vMerge") if properties is not None else None
-        covered = merge is not None and value(merge) != "restart"
-        yield _Cell(None if covered else child)
-        span = number(value(properties.find(f"{W}gridSpan"))) if properties is not None else None
-        yield from (_Cell(None) for _ in range(min(span or 1, _MOST_COLUMNS) - 1))
-
-
-def _missing(properties: _Element | None, name: str) -> Iterator[_Cell]:
-    count = number(value(properties.find(f"{W}{name}"))) if properties is not None else None
-    return (_Cell(None) for _ in range(min(count or 0, _MOST_COLUMNS)))
-
-
-def _sets_off_first_row(look: _Element) -> bool:
-    flags = look.get(f"{W}val", "")
-    return look.get(f"{W}firstRow") == "1" or bool(int(flags, 16) & 0x20 if _is_hexadecimal(flags) else 0)
-
-
-def _is_hexadecimal(text: str) -> bool:
-    return 0 < len(text) <= 4 and all(char in "0123456789abcdefABCDEF" for char in text)
-
-
-def _is_bold(cells: Iterable[_Cell]) -> bool:
-    paragraphs = [
-        read_paragraph(part) for cell in cells if cell.content is not None for part in cell.content.iter(f"{W}p")
-    ]
-    return all(part.bold for part in paragraphs if part.text) and any(part.text for part in paragraphs)
-
-
-def _breaks_before(row: _Element) -> int:
-    """Page breaks in front of a row's first text."""
-    first = next(row.iter(f"{W}p"), None)
-    return read_paragraph(first).early_breaks if first is not None else 0
+def _numbered(text: str, mark: Mark | None) -> str:
+    """A heading with its automatic number, on one line."""
+    title = " ".join(text.split())
+    label = mark.label if mark is not None else ""
+    return title if label in ("", BULLET) or title.startswith(label) else f"{label} {title}"

@@ -28,6 +28,9 @@ class Style(msgspec.Struct, frozen=True):
         outline: its own outline level from 0; None where it says nothing.
         number: its own numbering, ``(numId, ilvl)``; None where it says nothing.
         header_row: whether it sets off the first row of a table.
+        font: name of its font; empty where it says nothing.
+        bold: whether it is bold; None where it says nothing.
+        size: of its font in half-points; None where it says nothing.
     """
 
     name: str
@@ -35,6 +38,23 @@ class Style(msgspec.Struct, frozen=True):
     outline: int | None = None
     number: tuple[str | None, int | None] | None = None
     header_row: bool = False
+    font: str = ""
+    bold: bool | None = None
+    size: int | None = None
+
+
+class Look(msgspec.Struct, frozen=True):
+    """How a run of text looks.
+
+    Attributes:
+        font: name of its font; empty where the document does not say.
+        bold: whether it is bold.
+        size: of its font in half-points; 0 where the document does not say.
+    """
+
+    font: str = ""
+    bold: bool = False
+    size: int = 0
 
 
 class Styles:
@@ -47,6 +67,9 @@ class Styles:
     def __init__(self, root: _Element | None) -> None:
         self._styles: dict[str, Style] = {}
         self._default = ""
+        self._looks: dict[tuple[str | None, str | None], Style] = {}
+        defaults = root.find(f"{W}docDefaults/{W}rPrDefault/{W}rPr") if root is not None else None
+        self._font, _, self._size = _run_look(defaults)
         for element in root.iterfind(f"{W}style") if root is not None else ():
             identifier = element.get(f"{W}styleId", "")
             self._styles[identifier] = _style(element)
@@ -101,6 +124,32 @@ class Styles:
         level = next((level for _, level in found if level is not None), 0)
         return (identifier, level) if identifier not in (None, "0") and identifier is not None else None
 
+    def look(self, run: _Element | None, paragraph: _Element | None) -> Look:
+        """Return how a run looks, by itself or by the styles of its characters and its paragraph.
+
+        Args:
+            run: its ``w:rPr``.
+            paragraph: the ``w:pPr`` of its paragraph.
+        """
+        own = _run_look(run)
+        styled = self._styled_look(value(run.find(f"{W}rStyle")) if run is not None else None, style_id(paragraph))
+        return Look(
+            font=own[0] or styled.font or self._font,
+            bold=bool(styled.bold if own[1] is None else own[1]),
+            size=own[2] or styled.size or self._size or 0,
+        )
+
+    def _styled_look(self, characters: str | None, paragraph: str | None) -> Style:
+        if (characters, paragraph) not in self._looks:
+            chains = [*(self.chain(characters) if characters else ()), *self.chain(paragraph)]
+            self._looks[characters, paragraph] = Style(
+                name="",
+                font=next((style.font for style in chains if style.font), ""),
+                bold=next((style.bold for style in chains if style.bold is not None), None),
+                size=next((style.size for style in chains if style.size is not None), None),
+            )
+        return self._looks[characters, paragraph]
+
     def has_header_row(self, table_style: str | None) -> bool:
         """Whether a table's style, or one it is based on, sets off its first row."""
         return table_style is not None and any(style.header_row for style in self.chain(table_style))
@@ -108,12 +157,16 @@ class Styles:
 
 def _style(element: _Element) -> Style:
     properties = element.find(f"{W}pPr")
+    font, bold, size = _run_look(element.find(f"{W}rPr"))
     return Style(
         name=(value(element.find(f"{W}name")) or "").casefold(),
         base=value(element.find(f"{W}basedOn")) or "",
         outline=_outline(properties),
         number=_number(properties),
         header_row=any(part.get(f"{W}type") == "firstRow" for part in element.iterfind(f"{W}tblStylePr")),
+        font=font,
+        bold=bold,
+        size=size,
     )
 
 
@@ -152,3 +205,13 @@ def _number(properties: _Element | None) -> tuple[str | None, int | None] | None
     if part is None:
         return None
     return value(part.find(f"{W}numId")), number(value(part.find(f"{W}ilvl")))
+
+
+def _run_look(properties: _Element | None) -> tuple[str, bool | None, int | None]:
+    """Font, boldness and size that some run properties set themselves."""
+    if properties is None:
+        return "", None, None
+    fonts, bold = properties.find(f"{W}rFonts"), properties.find(f"{W}b")
+    font = fonts.get(f"{W}ascii") or fonts.get(f"{W}hAnsi") or "" if fonts is not None else ""
+    is_bold = is_on(value(bold)) if bold is not None else None
+    return font, is_bold, number(value(properties.find(f"{W}sz")))

@@ -2,7 +2,9 @@
 
 Read with python-docx, on which unstructured builds too, because that loses headings in styles of one's own, tracked
 insertions, notes, text boxes and comments, and cannot open strict files.
-Kept here: a document that opens is read whole, and what was left out of it is said; one that does not is refused.
+
+Invariants:
+- A document that opens is read whole, and its status names what was left out; one that does not open is refused.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ from lxml.etree import LxmlError
 
 from parsers.document import Document
 from parsers.docx_body import Body, Parts
+from parsers.docx_cleanup import clean_up
 from parsers.errors import BrokenDocument
 from parsers.ooxml import open_package
 from parsers.titles import said_of_itself, sensible_title
 
-VERSION: Final = 1
+VERSION: Final = 2
 LIBRARIES: Final = ("python-docx", "lxml")
 MEDIA_TYPE: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
@@ -43,6 +46,8 @@ def parse(data: bytes) -> Document:
         main, parts = opened.element.body, _parts(opened)
     except _DAMAGED as error:
         raise BrokenDocument(f"damaged Word document: {type(error).__name__}: {error}") from error
+    for root in (main, *parts.notes.values(), *parts.margins.values()):
+        clean_up(root)
     body = Body(parts)
     body.write(main)
     return body.builder.finish(

@@ -103,7 +103,7 @@ ADAPTERS: Final = (
         text=True,
     ),
     Adapter("pdf", {".pdf": "application/pdf"}, 1, ("pypdfium2",), "parsers.pdf"),
-    Adapter("office", _OFFICE_TYPES, 1, ("python-docx", "lxml"), "parsers.office"),
+    Adapter("office", _OFFICE_TYPES, 2, ("python-docx", "lxml"), "parsers.office"),
     Adapter("text", _TEXT_TYPES, 2, ("charset-normalizer",), "parsers.text", by_type=True, text=True),
 )
 
