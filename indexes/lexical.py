@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tantivy
 
+from enrich.files import sync
 from indexes import rows
 from indexes.analysis import analyse, analyse_query, phrases
 from indexes.filters import Filter, to_clauses
@@ -282,6 +283,7 @@ def snapshot(source: Path, target: Path) -> None:
         (partial / ".managed.json").write_text(json.dumps(["meta.json", *names]))
         (partial / "meta.json").write_bytes(meta)
         partial.rename(target)
+        sync(target.parent)
 
 
 def _schema() -> tantivy.Schema:

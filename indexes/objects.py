@@ -12,19 +12,17 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from enrich.files import TEMPORARY, atomic_file, atomic_write
 from parsers.errors import StoreError
-
-TEMPORARY: Final = re.compile(r"\.[0-9a-f]{32}\.tmp")
 
 
 class Stat(NamedTuple):
@@ -116,8 +114,8 @@ class FolderObjects:
         return data, _etag(data)
 
     def put(self, key: str, data: bytes) -> str:
-        with self._told(), whole_file(self._path(key)) as temporary:
-            temporary.write_bytes(data)
+        with self._told():
+            atomic_write(self._path(key), data)
         return _etag(data)
 
     def create(self, key: str, data: bytes) -> str:
@@ -125,7 +123,7 @@ class FolderObjects:
         with self._told(), self._one_writer:
             if path.exists():
                 raise Conflict(f"{self.address}: there is a {key} already")
-            with whole_file(path, _appear) as temporary:
+            with atomic_file(path, _appear) as temporary:
                 temporary.write_bytes(data)
         return _etag(data)
 
@@ -148,7 +146,7 @@ class FolderObjects:
                     self._path(key).unlink()
 
     def upload(self, path: Path, key: str) -> None:
-        with self._told(), whole_file(self._path(key)) as temporary:
+        with self._told(), atomic_file(self._path(key)) as temporary:
             shutil.copyfile(path, temporary)
 
     def download(self, key: str, path: Path) -> None:
@@ -156,7 +154,7 @@ class FolderObjects:
         with self._told():
             if not source.is_file():
                 raise missing_object(self.address, key)
-            with whole_file(path) as temporary:
+            with atomic_file(path) as temporary:
                 shutil.copyfile(source, temporary)
 
     def _walk(self, folder: Path, above: str, prefix: str) -> Iterator[Stat]:
@@ -255,20 +253,6 @@ def _etag(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-@contextmanager
-def whole_file(path: Path, appear: Callable[[Path, Path], None] = os.replace) -> Iterator[Path]:
-    """A temporary path whose file takes its place at ``path`` once it is written, to stay through a power cut."""
-    _make(path.parent)
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        yield temporary
-        _sync(temporary)
-        appear(temporary, path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _appear(temporary: Path, path: Path) -> None:
     """Put a file where there is none.
 
@@ -283,18 +267,3 @@ def _appear(temporary: Path, path: Path) -> None:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
         temporary.replace(path)  # no hard links here; only the lock keeps other processes out
-
-
-def _make(folder: Path) -> None:
-    if not folder.is_dir():
-        _make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -17,7 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from indexes.objects import Conflict, Stat, checked_key, missing_object, unusable, whole_file
+from enrich.files import atomic_file
+from indexes.objects import Conflict, Stat, checked_key, missing_object, unusable
 from parsers.errors import StoreError
 
 PAGE: Final = 1000  # S3's own limit for a page of a listing, and for one request to delete
@@ -138,7 +139,7 @@ class S3Objects:
     def download(self, key: str, path: Path) -> None:
         from botocore.exceptions import ClientError
 
-        with self._told(f"reading {key}"), whole_file(path) as temporary, temporary.open("wb") as file:
+        with self._told(f"reading {key}"), atomic_file(path) as temporary, temporary.open("wb") as file:
             try:
                 self._client.download_fileobj(self._bucket, self._key(key), file, Config=_transfer())
             except ClientError as error:

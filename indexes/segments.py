@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from enrich.files import atomic_file
 from indexes.objects import Objects
 from parsers.errors import StoreError
 
@@ -73,16 +74,13 @@ class Segments:
     def _fetch_file(self, key: str, path: Path, digest: str) -> None:
         kept = self._cache / "files" / digest
         if not kept.is_file():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            fresh = kept.with_name(f"{digest}.{os.getpid()}")
-            self._objects.download(key, fresh)
-            if _digest(fresh) != digest:
-                fresh.unlink()
-                raise StoreError(
-                    f"index {self._objects.address}: {key} has another content than its name says",
-                    "Run `gristmill verify`, then `gristmill repair`.",
-                )
-            fresh.replace(kept)
+            with atomic_file(kept) as fresh:
+                self._objects.download(key, fresh)
+                if _digest(fresh) != digest:
+                    raise StoreError(
+                        f"index {self._objects.address}: {key} has another content than its name says",
+                        "Run `gristmill verify`, then `gristmill repair`.",
+                    )
         if path.suffix == ".json":
             shutil.copyfile(kept, path)  # tantivy writes these anew
         else:
