@@ -19,10 +19,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from enrich.files import TEMPORARY, atomic_file, atomic_write
 from parsers.errors import StoreError
+
+BLOCK: Final = 2**20  # bytes of an object that are in memory at a time
 
 
 class Stat(NamedTuple):
@@ -44,12 +46,18 @@ class Objects(Protocol):
 
     Attributes:
         address: the place, as a person would write it.
+        seeks: whether reading the end of an object costs next to nothing.
     """
 
     address: str
+    seeks: bool
 
     def get(self, key: str) -> tuple[bytes, str] | None:
         """An object's bytes and the etag of that state; None where there is none."""
+        ...
+
+    def blocks(self, key: str, start: int = 0) -> Iterator[bytes]:
+        """The bytes of an object of any size from a place on, some at a time; none where there is no object."""
         ...
 
     def put(self, key: str, data: bytes) -> str:
@@ -102,6 +110,7 @@ class FolderObjects:
 
     def __init__(self, root: Path) -> None:
         self.address = str(root)
+        self.seeks = True
         self._root = root
         self._one_writer = threading.Lock()
 
@@ -112,6 +121,16 @@ class FolderObjects:
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return None
         return data, _etag(data)
+
+    def blocks(self, key: str, start: int = 0) -> Iterator[bytes]:
+        with self._told():
+            try:
+                with self._path(key).open("rb") as file:
+                    file.seek(start)
+                    while block := file.read(BLOCK):
+                        yield block
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return
 
     def put(self, key: str, data: bytes) -> str:
         with self._told():
