@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from filelock import FileLock
 
+from enrich.files import atomic_write
 from enrich.models import EmbedderModel, ModelFolder, sha256_of
 from enrich.runtimes import RUNTIMES, Choice, Weights, versions
 from parsers.errors import ModelError
@@ -138,10 +139,8 @@ def _converted(model: EmbedderModel, chosen: Choice, place: Path, home: Path, re
             sha256=sha256_of(made),
             libraries=versions(LIBRARIES),
         )
-        written = Path(work) / "record.json"
-        written.write_bytes(msgspec.json.format(msgspec.json.encode(record, order="sorted")))
         shutil.move(made, home / name)
-        written.replace(home / f"{name}.json")
+        atomic_write(home / f"{name}.json", msgspec.json.format(msgspec.json.encode(record, order="sorted")))
     report(f"{model.name}: {record.size / 1e6:.1f} MB for {chosen}, sha256 {record.sha256[:16]}…")
     return record
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 import platformdirs
 
+from enrich.files import atomic_write
 from enrich.model_sources import AnySource, Positive, Sha256
 from parsers.errors import ModelError
 
@@ -341,11 +341,7 @@ class ModelFolder:
         record = self._record(place)
         # A root that cannot be written costs the hashes at every start, and nothing else.
         with contextlib.suppress(OSError):
-            record.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=record.parent)
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(stamp, order="sorted"))
-            Path(temporary).replace(record)
+            atomic_write(record, msgspec.json.encode(stamp, order="sorted"))
 
 
 def find_llm(name: str, registry: Registry, folder: ModelFolder) -> tuple[LanguageModel, Path]:

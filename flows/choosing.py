@@ -20,6 +20,7 @@ import msgspec
 from enrich import parity
 from enrich.conversion import convert, records
 from enrich.embedder import WINDOW, Embedder, fingerprint, open_embedder
+from enrich.files import atomic_write
 from enrich.models import EmbedderModel, ModelFolder, Registry
 from enrich.runtimes import RUNTIMES, choice, choices, versions
 from parsers.errors import ModelError
@@ -183,7 +184,4 @@ def _record(model: EmbedderModel, folder: ModelFolder) -> Path:
 
 
 def _keep(path: Path, chosen: Chosen) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.with_suffix(f".{os.getpid()}")
-    whole.write_bytes(msgspec.json.format(msgspec.json.encode(chosen)))
-    whole.replace(path)
+    atomic_write(path, msgspec.json.format(msgspec.json.encode(chosen)))

@@ -8,13 +8,14 @@ model's own runtime, so that no other begins an index by its own measure.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from enrich import parity
 from enrich.embedder import Embedder, open_embedder
+from enrich.files import atomic_write
 from enrich.models import ModelFolder, Registry, load_registry
 from enrich.runtimes import choice
 from flows.choosing import machine, runtime_for
@@ -113,10 +114,5 @@ def _mark(data: bytes, embedder: Embedder) -> str:
 
 def _remember(mark: Path, figure: str) -> None:
     """A cache that cannot be written costs the proof at every start, and nothing else."""
-    try:
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        whole = mark.with_name(f"{mark.name}.{os.getpid()}")
-        whole.write_text(figure, encoding="utf-8")
-        whole.replace(mark)
-    except OSError:
-        return
+    with suppress(OSError):
+        atomic_write(mark, figure.encode())

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from enrich.files import atomic_write
 from flows.golden_sets import texts_of
 from flows.place import published
 from flows.searching import open_searcher
@@ -111,8 +112,7 @@ def add(
     line = msgspec.json.encode(made)
     try:
         before = golden.read_bytes() if golden.exists() else b""
-        with golden.open("ab") as file:
-            file.write((b"\n" if before and not before.endswith(b"\n") else b"") + line + b"\n")
+        atomic_write(golden, before + (b"\n" if before and not before.endswith(b"\n") else b"") + line + b"\n")
     except OSError as error:
         raise UsageError(f"golden set {golden} cannot be written: {error.strerror}", "Check the path.") from error
     return {"golden": str(golden), "added": msgspec.to_builtins(made)}

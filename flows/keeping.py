@@ -21,7 +21,8 @@ from indexes import retention
 from indexes.catalog import Row
 from indexes.generation import Draft, Model, published_catalog
 from indexes.rollback import roll_back
-from indexes.storage import Pointer, Storage, as_store_error
+from indexes.storage import Pointer, Storage
+from indexes.store_errors import as_store_error
 from indexes.verify import Verdict, unprovable
 from indexes.verify import verify as look
 from parsers.errors import GristmillError, StoreError, UsageError

@@ -17,6 +17,7 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from enrich.files import atomic_write
 from parsers.errors import UsageError
 
 # What no page may hold: halves of characters, which cannot be written, and control characters.
@@ -71,7 +72,7 @@ def write_page(path: Path, page: str) -> None:
         UsageError: when the file cannot be written.
     """
     try:
-        path.write_text(page, encoding="utf-8")
+        atomic_write(path, page.encode())
     except OSError as error:
         raise UsageError(f"the page {path} cannot be written: {error.strerror}", "Name another file.") from error
 

@@ -10,6 +10,7 @@ import msgspec
 
 from enrich import parity
 from enrich.embedder import Embedder, open_embedder
+from enrich.files import atomic_write
 from enrich.models import ModelFolder, Registry, load_registry
 from enrich.parity import Comparison, Text
 from enrich.runtimes import Vectors, choice, choices
@@ -76,7 +77,7 @@ def run(
         "ok": all(pair.passed for pair in pairs),
     }
     if record is not None:
-        record.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+        atomic_write(record, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     return found
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow.compute as pc
 
+from enrich.files import atomic_write
 from enrich.memo import version_key
 from flows.entry import Entry
 from flows.place import open_storage
@@ -127,7 +128,7 @@ def _moved(kept: bytes, plan: Plan) -> str:
 
 def _keep(path: Path, shop: Workshop, plan: Plan) -> None:
     try:
-        path.write_bytes(msgspec.json.encode(_head(shop, plan)) + b"\n" + plan.path.read_bytes())
+        atomic_write(path, msgspec.json.encode(_head(shop, plan)) + b"\n" + plan.path.read_bytes())
     except OSError as error:
         raise UsageError(f"plan {path} cannot be written: {error.strerror}", "Name another file.") from error
 

@@ -28,7 +28,8 @@ from indexes.analysis import fingerprint as analysis_fingerprint
 from indexes.catalog import Catalog, Row
 from indexes.evaluation.golden import load_golden
 from indexes.generation import Draft, Model, published_catalog
-from indexes.storage import Storage, as_store_error
+from indexes.storage import Storage
+from indexes.store_errors import as_store_error
 from parsers.errors import GateRefused, UsageError
 from parsers.registry import fingerprint
 

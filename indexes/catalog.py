@@ -153,7 +153,7 @@ class Catalog:
 
     def __init__(self, db: Any, version: int | None = None) -> None:
         self._db = db
-        exists = TABLE in set(db.list_tables(limit=1_000).tables)
+        exists = version is not None or TABLE in set(db.list_tables(limit=1_000).tables)
         self._table = db.open_table(TABLE) if exists else db.create_table(TABLE, schema=SCHEMA)
         if version is not None:
             self._table.checkout(version)

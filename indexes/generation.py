@@ -21,6 +21,7 @@ from indexes.catalog import Catalog, Row, stamp, stamp_sum
 from indexes.lexical import COLUMNS, LexicalIndex, snapshot
 from indexes.rows import schema
 from indexes.storage import Pointer, Storage
+from indexes.store_errors import told
 from indexes.vectors import SCAN_ROWS, ChunkTable
 from parsers.errors import GateRefused, StoreError
 
@@ -86,7 +87,7 @@ class Draft:
             self.generation = self._base.generation
         else:
             self.generation = self._new_generation()
-        self._db = storage.tables(self.generation)
+        self._db = storage.tables(self.generation, create=True)
 
     def _new_generation(self) -> str:
         """The name of a new generation, in an index without what killed builds left of others."""
@@ -290,16 +291,23 @@ class Draft:
 
 
 def published_catalog(storage: Storage, pointer: Pointer) -> Catalog:
-    """The documents of a published revision, to read."""
-    return Catalog(storage.tables(pointer.generation), pointer.documents_version)
+    """The documents of a published revision, to read.
+
+    Raises:
+        StoreError: when a file of the revision is missing or damaged.
+    """
+    storage.check(pointer)
+    with told(storage.address):
+        return Catalog(storage.tables(pointer.generation), pointer.documents_version)
 
 
 def open_stores(storage: Storage, pointer: Pointer) -> tuple[ChunkTable, LexicalIndex]:
     """The chunk rows and the BM25 index of a published revision, to read.
 
     Raises:
-        StoreError: when a part of it is missing.
+        StoreError: when a part of it is missing or damaged.
     """
+    storage.check(pointer)
     if pointer.analysis != analysis.fingerprint():
         raise StoreError(
             f"index {storage.address}: its BM25 terms were made by {pointer.analysis}, this program makes them by "

@@ -18,8 +18,9 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Final
 
@@ -28,10 +29,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tantivy
 
+from enrich.files import sync
 from indexes import rows
 from indexes.analysis import analyse, analyse_query, phrases
 from indexes.filters import Filter, to_clauses
-from parsers.errors import IndexBusy, StoreError
+from indexes.store_errors import is_panic, short
+from parsers.errors import GristmillError, IndexBusy, StoreError
 
 HEAP: Final = 64_000_000  # bytes of one indexing thread before it writes a segment
 ID: Final = 32  # digits of a chunk id, with which a stamp begins
@@ -90,16 +93,14 @@ class LexicalIndex:
 
     @classmethod
     def open(cls, folder: Path, *, write: bool = False) -> LexicalIndex:
-        """The index in a folder, as of its last commit.
-
-        Reading too needs a folder that can be written to: tantivy takes a lock in it for a moment.
+        """The index in a folder, as of its last commit. Reading writes nothing there, and needs no right to.
 
         Raises:
             StoreError: when there is none, or it has other fields than this program writes.
             IndexBusy: when it is to be written and another writer has it.
         """
-        with _store("open", folder):
-            index = tantivy.Index.open(str(folder))
+        with _store("open", folder), nullcontext(folder) if write else _links(folder) as place:
+            index = tantivy.Index.open(str(place))
             if index.schema != _schema():
                 raise StoreError(
                     f"the BM25 index in {folder} has other fields than this version writes", "Build a new index."
@@ -186,7 +187,8 @@ class LexicalIndex:
         everything = tantivy.Query.all_query()
         for first in _HEX:
             for second in _HEX:
-                terms = self._searcher.terms_with_prefix("stamp", first + second, filter_query=everything)
+                with _store("read", self._folder):
+                    terms = self._searcher.terms_with_prefix("stamp", first + second, filter_query=everything)
                 pairs = pa.array(sorted(term for term, times in terms for _ in range(times)), pa.string())
                 if len(pairs):
                     columns = [pc.utf8_slice_codeunits(pairs, 0, ID), pc.utf8_slice_codeunits(pairs, ID + 1)]
@@ -206,6 +208,10 @@ class LexicalIndex:
             filters: conditions on rows, applied before ranking.
             weights: what a match counts by where it is.
         """
+        with _store("search", self._folder):
+            return self._search(query, k, filters, weights)
+
+    def _search(self, query: str, k: int, filters: Sequence[Filter], weights: Weights) -> list[tuple[str, float]]:
         parsed = self._parse(query, filters, weights)
         if parsed is None:
             return []
@@ -282,6 +288,7 @@ def snapshot(source: Path, target: Path) -> None:
         (partial / ".managed.json").write_text(json.dumps(["meta.json", *names]))
         (partial / "meta.json").write_bytes(meta)
         partial.rename(target)
+        sync(target.parent)
 
 
 def _schema() -> tantivy.Schema:
@@ -329,11 +336,31 @@ def _link(source: Path, target: Path) -> None:
 
 
 @contextmanager
+def _links(folder: Path) -> Iterator[Path]:
+    """A passing folder of links to the files of an index: tantivy takes a lock where it opens one, for a moment.
+
+    A searcher holds the files themselves, so that links and folder are needed no longer once it is made.
+    """
+    if not (folder / "meta.json").is_file():
+        raise FileNotFoundError(2, "there is no BM25 index", str(folder / "meta.json"))
+    with TemporaryDirectory(prefix="gristmill-bm25-", ignore_cleanup_errors=True) as place:
+        for file in folder.iterdir():
+            if not file.name.endswith(".lock"):
+                Path(place, file.name).symlink_to(file.absolute())
+        yield Path(place)
+
+
+@contextmanager
 def _store(what: str, folder: Path) -> Iterator[None]:
-    """Say what could not be done where tantivy only says why."""
+    """Say what could not be done where tantivy only says why, or gives up."""
     try:
         yield
-    except (OSError, ValueError) as error:
+    except GristmillError:
+        raise
+    except BaseException as error:  # tantivy's panics are no Exception
+        if not is_panic(error) and not isinstance(error, OSError | ValueError):
+            raise
         raise StoreError(
-            f"cannot {what} the BM25 index in {folder}: {error}", "Check that the index is there, whole and writable."
+            f"cannot {what} the BM25 index in {folder}: {short(error)}",
+            "Run `gristmill verify`: it names every damaged file. `gristmill repair` writes the index anew.",
         ) from error

@@ -12,19 +12,19 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from enrich.files import TEMPORARY, atomic_file, atomic_write
 from parsers.errors import StoreError
 
-TEMPORARY: Final = re.compile(r"\.[0-9a-f]{32}\.tmp")
+BLOCK: Final = 2**20  # bytes of an object that are in memory at a time
 
 
 class Stat(NamedTuple):
@@ -46,12 +46,18 @@ class Objects(Protocol):
 
     Attributes:
         address: the place, as a person would write it.
+        seeks: whether reading the end of an object costs next to nothing.
     """
 
     address: str
+    seeks: bool
 
     def get(self, key: str) -> tuple[bytes, str] | None:
         """An object's bytes and the etag of that state; None where there is none."""
+        ...
+
+    def blocks(self, key: str, start: int = 0) -> Iterator[bytes]:
+        """The bytes of an object of any size from a place on, some at a time; none where there is no object."""
         ...
 
     def put(self, key: str, data: bytes) -> str:
@@ -104,6 +110,7 @@ class FolderObjects:
 
     def __init__(self, root: Path) -> None:
         self.address = str(root)
+        self.seeks = True
         self._root = root
         self._one_writer = threading.Lock()
 
@@ -115,9 +122,19 @@ class FolderObjects:
                 return None
         return data, _etag(data)
 
+    def blocks(self, key: str, start: int = 0) -> Iterator[bytes]:
+        with self._told():
+            try:
+                with self._path(key).open("rb") as file:
+                    file.seek(start)
+                    while block := file.read(BLOCK):
+                        yield block
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return
+
     def put(self, key: str, data: bytes) -> str:
-        with self._told(), whole_file(self._path(key)) as temporary:
-            temporary.write_bytes(data)
+        with self._told():
+            atomic_write(self._path(key), data)
         return _etag(data)
 
     def create(self, key: str, data: bytes) -> str:
@@ -125,7 +142,7 @@ class FolderObjects:
         with self._told(), self._one_writer:
             if path.exists():
                 raise Conflict(f"{self.address}: there is a {key} already")
-            with whole_file(path, _appear) as temporary:
+            with atomic_file(path, _appear) as temporary:
                 temporary.write_bytes(data)
         return _etag(data)
 
@@ -148,7 +165,7 @@ class FolderObjects:
                     self._path(key).unlink()
 
     def upload(self, path: Path, key: str) -> None:
-        with self._told(), whole_file(self._path(key)) as temporary:
+        with self._told(), atomic_file(self._path(key)) as temporary:
             shutil.copyfile(path, temporary)
 
     def download(self, key: str, path: Path) -> None:
@@ -156,7 +173,7 @@ class FolderObjects:
         with self._told():
             if not source.is_file():
                 raise missing_object(self.address, key)
-            with whole_file(path) as temporary:
+            with atomic_file(path) as temporary:
                 shutil.copyfile(source, temporary)
 
     def _walk(self, folder: Path, above: str, prefix: str) -> Iterator[Stat]:
@@ -255,20 +272,6 @@ def _etag(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-@contextmanager
-def whole_file(path: Path, appear: Callable[[Path, Path], None] = os.replace) -> Iterator[Path]:
-    """A temporary path whose file takes its place at ``path`` once it is written, to stay through a power cut."""
-    _make(path.parent)
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        yield temporary
-        _sync(temporary)
-        appear(temporary, path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _appear(temporary: Path, path: Path) -> None:
     """Put a file where there is none.
 
@@ -283,18 +286,3 @@ def _appear(temporary: Path, path: Path) -> None:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
         temporary.replace(path)  # no hard links here; only the lock keeps other processes out
-
-
-def _make(folder: Path) -> None:
-    if not folder.is_dir():
-        _make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -17,7 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from indexes.objects import Conflict, Stat, checked_key, missing_object, unusable, whole_file
+from enrich.files import atomic_file
+from indexes.objects import BLOCK, Conflict, Stat, checked_key, missing_object, unusable
 from parsers.errors import StoreError
 
 PAGE: Final = 1000  # S3's own limit for a page of a listing, and for one request to delete
@@ -54,6 +55,7 @@ class S3Objects:
                 "Give s3://BUCKET/PREFIX, without %, ?, #, and without empty names, . or .. between the slashes.",
             )
         self.address = f"s3://{place}"
+        self.seeks = False
         self._bucket = bucket
         self._above = f"{prefix}/" if prefix else ""
         with self._told("connecting"):
@@ -90,6 +92,26 @@ class S3Objects:
                     if last:
                         raise
         raise AssertionError("the last try returns or raises")
+
+    def blocks(self, key: str, start: int = 0) -> Iterator[bytes]:
+        """The bytes of an object from a place on, some at a time; where the connection breaks, from there on again."""
+        from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError
+
+        with self._told(f"reading {key}"):
+            for last in (False, False, True):
+                try:
+                    answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key), Range=f"bytes={start}-")
+                    for block in answer["Body"].iter_chunks(BLOCK):
+                        start += len(block)
+                        yield block
+                    return
+                except ClientError as error:
+                    if _code(error) in ("NoSuchKey", "InvalidRange"):  # an empty object has no range at all
+                        return
+                    raise
+                except (HTTPClientError, IncompleteReadError):
+                    if last:
+                        raise
 
     def put(self, key: str, data: bytes) -> str:
         with self._told(f"writing {key}"):
@@ -138,7 +160,7 @@ class S3Objects:
     def download(self, key: str, path: Path) -> None:
         from botocore.exceptions import ClientError
 
-        with self._told(f"reading {key}"), whole_file(path) as temporary, temporary.open("wb") as file:
+        with self._told(f"reading {key}"), atomic_file(path) as temporary, temporary.open("wb") as file:
             try:
                 self._client.download_fileobj(self._bucket, self._key(key), file, Config=_transfer())
             except ClientError as error:

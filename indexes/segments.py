@@ -13,10 +13,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
+from enrich.files import atomic_file
+from indexes.digests import SMALL
 from indexes.objects import Objects
 from parsers.errors import StoreError
 
@@ -56,7 +59,9 @@ class Segments:
         names, listed = self._list(generation, revision)
         folder = self._folder(generation, revision, listed)
         if folder.is_dir():
-            return folder
+            if all(_unchanged(folder / name, digest) for name, digest in names.items()):
+                return folder
+            self._forget(folder, names.values())
         partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -70,19 +75,22 @@ class Segments:
                 raise
         return folder
 
+    def _forget(self, folder: Path, digests: Iterable[str]) -> None:
+        """Drop what the cache holds of a revision, as it is not what was fetched any more."""
+        shutil.rmtree(folder, ignore_errors=True)
+        for digest in digests:
+            (self._cache / "files" / digest).unlink(missing_ok=True)
+
     def _fetch_file(self, key: str, path: Path, digest: str) -> None:
         kept = self._cache / "files" / digest
         if not kept.is_file():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            fresh = kept.with_name(f"{digest}.{os.getpid()}")
-            self._objects.download(key, fresh)
-            if _digest(fresh) != digest:
-                fresh.unlink()
-                raise StoreError(
-                    f"index {self._objects.address}: {key} has another content than its name says",
-                    "Run `gristmill verify`, then `gristmill repair`.",
-                )
-            fresh.replace(kept)
+            with atomic_file(kept) as fresh:
+                self._objects.download(key, fresh)
+                if _digest(fresh) != digest:
+                    raise StoreError(
+                        f"index {self._objects.address}: {key} has another content than its name says",
+                        "Run `gristmill verify`, then `gristmill repair`.",
+                    )
         if path.suffix == ".json":
             shutil.copyfile(kept, path)  # tantivy writes these anew
         else:
@@ -114,7 +122,13 @@ class Segments:
                 f"index {self._objects.address}: revision {revision} of {generation} has no BM25 index",
                 "Run `gristmill verify`, then `gristmill repair`.",
             )
-        return msgspec.json.decode(found[0], type=dict[str, str]), found[0]
+        try:
+            return msgspec.json.decode(found[0], type=dict[str, str]), found[0]
+        except msgspec.MsgspecError as error:
+            raise StoreError(
+                f"index {self._objects.address}: the list of the BM25 files of revision {revision} is damaged: {error}",
+                "Run `gristmill verify`, then `gristmill repair`.",
+            ) from error
 
     def _folder(self, generation: str, revision: int, listed: bytes) -> Path:
         return self._cache / _place(generation) / f"{revision:08d}-{hashlib.sha256(listed).hexdigest()[:16]}"
@@ -126,6 +140,14 @@ def _place(generation: str) -> str:
 
 def _belongs(path: Path) -> bool:
     return path.is_file() and not path.name.endswith(".lock")
+
+
+def _unchanged(path: Path, digest: str) -> bool:
+    """Whether a file of the cache is what was fetched; a long one is taken for it, as reading all of it costs time."""
+    try:
+        return path.stat().st_size > SMALL or _digest(path) == digest
+    except OSError:
+        return False
 
 
 def _digest(path: Path) -> str:

@@ -4,6 +4,7 @@
       pointer.json                           what is published; the last thing a build writes
       build.lock, build.lease                held by the one build that may write: a lock on disk, a lease on S3
       revisions/00000012.json                what revision 12 consists of
+      files/00000012.json                    size and digest of every file of revision 12
       generations/G/                         chunks and documents (LanceDB)
       generations/G/lexical/00000012/        the BM25 index of revision 12; on S3 its files by content, and a list
       memory/                                what builds remember, by content (LanceDB)
@@ -18,29 +19,42 @@ the new one, whole; and a builder that lost its lease cannot write the pointer, 
 
 from __future__ import annotations
 
-import errno
 import hashlib
+import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import lancedb
 import msgspec
 
+from indexes import digests
+from indexes.digests import FileDigest
 from indexes.lease import FolderLock, Lease
 from indexes.objects import Conflict, FolderObjects, Objects, probe, unusable
-from indexes.s3_objects import S3Objects, refused
+from indexes.pointer import REPAIR, Damaged, decoded, encoded
+from indexes.pointer import Pointer as Pointer
+from indexes.s3_objects import S3Objects
 from indexes.segments import Segments
-from parsers.errors import GateRefused, GristmillError, StoreError
+from parsers.errors import GateRefused, StoreError
 
-FORMAT: Final = 3
 POINTER: Final = "pointer.json"
 DOUBTED: Final = "memory/vectors.doubted"
-OWN: Final = ("pointer.json", "revisions", "generations", "memory", "probes", "evaluations", "scratch", "build.lock")
+OWN: Final = (
+    "pointer.json",
+    "revisions",
+    "files",
+    "generations",
+    "memory",
+    "probes",
+    "evaluations",
+    "scratch",
+    "build.lock",
+)
 # A builder that is killed on S3 holds the index for so long, and whoever comes next watches its lease as long again.
 LEASE_SECONDS: Final = 60.0
 # Bytes that LanceDB may hold of its indexes and of its tables' descriptions; its own limits are some gigabytes.
@@ -49,49 +63,7 @@ METADATA_CACHE: Final = 64 * 2**20
 BARRING: Final = 3  # tries to bar a builder that may write the pointer at the same moment
 
 
-class Pointer(msgspec.Struct, frozen=True, kw_only=True):
-    """One revision, published or to be: what it consists of and what made it.
-
-    Attributes:
-        generation: its name.
-        revision: 1-based; rises by one with each revision of the index. 0 where nothing is published yet.
-        chunks_version, documents_version: exact LanceDB versions.
-        embedder: name of the model.
-        embedder_fingerprint: of the model that made every vector of this generation.
-        dimension: of the vectors.
-        ruler: name of the model whose tokenizer the chunks were counted with.
-        analysis: fingerprint of the rules that made BM25's terms.
-        sources: names of the document stores, with the address each was last read from.
-        counts: ``documents``, ``chunks``, ``vectors``, ``tokens``.
-        runtimes: provenance of the vectors, by its id.
-        made_by: ``build``, ``reindex``, ``rollback``, ``repair`` or ``purge``.
-        held: why nothing may be published until it is released; empty where nothing is held.
-        rates: seconds a piece of work took, as last measured: to ``fetch``, ``parse`` and ``chunk`` a document, to
-            ``note`` and ``embed`` a text, to ``write`` a row.
-        token: of the lease under which the pointer was last written; 0 on disk.
-        created: UTC time in ISO 8601.
-        checks: the gates it passed, with their figures.
-    """
-
-    generation: str = ""
-    revision: int = 0
-    chunks_version: int = 0
-    documents_version: int = 0
-    embedder: str = ""
-    embedder_fingerprint: str = ""
-    dimension: int = 0
-    ruler: str = ""
-    analysis: str = ""
-    sources: dict[str, str] = {}
-    counts: dict[str, int] = {}
-    runtimes: dict[str, dict[str, Any]] = {}
-    made_by: str = "build"
-    held: str = ""
-    rates: dict[str, float] = {}
-    token: int = 0
-    created: str = ""
-    checks: dict[str, str] = {}
-    format: int = FORMAT
+_RECORD: Final = re.compile(r"revisions/(\d{8})\.json")
 
 
 class Storage:
@@ -126,6 +98,7 @@ class Storage:
         self._segments = Segments(self.objects, self._local) if self.remote else None
         self._etag = ""
         self._lease: Lease | None = None
+        self._checked: set[str] = set()
 
     def create(self) -> None:
         """Make the place writable for a build.
@@ -163,6 +136,7 @@ class Storage:
         """
         if not self.remote:
             with FolderLock(self._local / "build.lock", self.address):
+                (self._local / "memory").mkdir(exist_ok=True)
                 yield
             return
         objects = S3Objects(self.address, attempts=2, timeout=LEASE_SECONDS / 6)  # fails well within the lease
@@ -189,10 +163,17 @@ class Storage:
         """What is published; None for an index that has published nothing.
 
         Raises:
-            StoreError: when the pointer cannot be read or is of another format.
+            Damaged: when the pointer cannot be read, or is gone. A record of revision 1 alone is what a killed first
+                build leaves.
+            StoreError: when it is of another format.
         """
         pointer = self._read()
-        return pointer if pointer is not None and pointer.revision else None
+        if pointer is not None and pointer.revision:
+            return pointer
+        last = max((number for number, _ in self._records()), default=0)
+        if last > 1:
+            raise Damaged(f"index {self.address}: {POINTER} is missing, and revision {last} has a record", REPAIR)
+        return None
 
     def _read(self) -> Pointer | None:
         found = self.objects.get(POINTER)
@@ -200,22 +181,7 @@ class Storage:
             self._etag = ""
             return None
         data, self._etag = found
-        return self._decoded(data, POINTER)
-
-    def _decoded(self, data: bytes, name: str) -> Pointer:
-        try:
-            kind = msgspec.json.decode(data, type=_Format)
-            if kind.format != FORMAT:
-                raise StoreError(
-                    f"index {self.address} has format {kind.format}, this program reads {FORMAT}",
-                    "Build the index anew with this program, or use the program that built it.",
-                )
-            return msgspec.json.decode(data, type=Pointer)
-        except msgspec.MsgspecError as error:
-            raise StoreError(
-                f"index {self.address}: {name} is not a pointer: {error}",
-                "Restore it from the newest file in revisions/.",
-            ) from error
+        return decoded(self.address, data, POINTER)
 
     def publish(self, pointer: Pointer) -> None:
         """Record a revision, then point readers to it.
@@ -226,11 +192,58 @@ class Storage:
         if self._lease is not None:
             self._lease.check()
             pointer = msgspec.structs.replace(pointer, token=self._lease.token)
-        self.objects.put(_revision(pointer.revision), _encoded(pointer))
+        pointer = self._with_files(pointer)
+        self.objects.put(record_key(pointer.revision), encoded(pointer))
         self._write_pointer(pointer)
 
+    def _with_files(self, pointer: Pointer) -> Pointer:
+        """Record the digests of a revision's files, and name the list in its pointer."""
+        sizes = digests.revision_files(self.objects, pointer)
+        listed = digests.record(self.objects, sizes, self._last_files())
+        data = digests.FileList(pointer.generation, pointer.revision, listed).encoded()
+        self.objects.put(files_key(pointer.revision), data)
+        return msgspec.structs.replace(pointer, files=hashlib.sha256(data).hexdigest())
+
+    def _last_files(self) -> dict[str, FileDigest]:
+        """The digests that the published revision was recorded with."""
+        found = self.objects.get(POINTER)  # not by `pointer`: what this builder saw of it stays what it saw
+        try:
+            return (self.files(decoded(self.address, found[0], POINTER)) if found is not None else None) or {}
+        except Damaged:
+            return {}  # all files are read again
+
+    def files(self, pointer: Pointer) -> dict[str, FileDigest] | None:
+        """Size and digest of every file of a revision, by key; None where none were recorded.
+
+        Raises:
+            Damaged: when the list is missing, or not the one that the pointer names.
+        """
+        if not pointer.files:
+            return None
+        key = files_key(pointer.revision)
+        found = self.objects.get(key)
+        if found is None or hashlib.sha256(found[0]).hexdigest() != pointer.files:
+            what = "is missing" if found is None else "has another content than when it was written"
+            raise Damaged(f"index {self.address}: {key} {what}", REPAIR)
+        return digests.decode(found[0]).files
+
+    def check(self, pointer: Pointer) -> None:
+        """Check sizes and small files of a revision, once for each; it costs next to nothing.
+
+        Raises:
+            Damaged: naming files that are missing, or not what they were when they were written.
+        """
+        if pointer.files in self._checked:
+            return
+        found = digests.damages(self.objects, self.files(pointer) or {}, thorough=False)
+        if found:
+            raise Damaged(
+                f"index {self.address}: revision {pointer.revision} is damaged: {digests.named(found)}", REPAIR
+            )
+        self._checked.add(pointer.files)
+
     def _write_pointer(self, pointer: Pointer) -> None:
-        data = _encoded(pointer)
+        data = encoded(pointer)
         try:
             if self._etag:
                 self._etag = self.objects.replace(POINTER, data, self._etag)
@@ -246,24 +259,45 @@ class Storage:
         """The kept revisions, oldest first, the published one among them.
 
         One above the published is left out: its build was killed after the record and before the pointer was written.
-        Without a pointer every record counts, so that a lost pointer makes no build discard what it named.
+        Without a pointer every record counts, so that a lost pointer makes no build discard what it named. One whose
+        record is damaged is left out too, see :meth:`unreadable`.
         """
-        found = []
-        for stat in self.objects.stats("revisions/"):
-            data = self.objects.get(stat.key)
-            if data is not None:
-                found.append(self._decoded(data[0], stat.key))
-        pointer = self.objects.get(POINTER)  # not by `pointer`: what this builder saw of it stays what it saw
-        last = self._decoded(pointer[0], POINTER).revision if pointer is not None else 0
-        return sorted((one for one in found if not last or one.revision <= last), key=lambda one: one.revision)
+        found = self.objects.get(POINTER)  # not by `pointer`: what this builder saw of it stays what it saw
+        published = decoded(self.address, found[0], POINTER) if found is not None else Pointer()
+        kept = {number: one for number, one in self._records() if isinstance(one, Pointer)}
+        if published.revision:
+            kept = {number: one for number, one in kept.items() if number < published.revision}
+            kept[published.revision] = published
+        return [kept[number] for number in sorted(kept)]
+
+    def unreadable(self) -> dict[int, str]:
+        """Revisions whose records are damaged, with what is wrong: nobody can go back to them."""
+        return {number: one.message for number, one in self._records() if isinstance(one, Damaged)}
+
+    def _records(self) -> Iterator[tuple[int, Pointer | Damaged]]:
+        for record in self.objects.stats("revisions/"):
+            name = _RECORD.fullmatch(record.key)
+            data = self.objects.get(record.key) if name else None
+            if name is None or data is None:
+                continue
+            number = int(name[1])
+            try:
+                one = decoded(self.address, data[0], record.key)
+                if one.revision != number:
+                    raise Damaged(f"index {self.address}: {record.key} is of revision {one.revision}", REPAIR)
+                yield number, one
+            except Damaged as error:
+                yield number, error
 
     def forget_revision(self, pointer: Pointer) -> None:
         """Keep a revision no longer: its record and its BM25 index go."""
-        self.objects.delete([_revision(pointer.revision)])
+        self.objects.delete([record_key(pointer.revision), files_key(pointer.revision)])
         self.drop_lexical(pointer.generation, pointer.revision)
 
     def memory(self) -> Any:
         """The LanceDB connection of the content memory."""
+        if not self.remote and not (self._local / "memory").is_dir():
+            return lancedb.connect("memory://")  # whoever only reads finds nothing there, and makes no folder
         return self._connect("memory")
 
     def doubt_vectors(self) -> None:
@@ -293,8 +327,17 @@ class Storage:
         """Keep them no longer."""
         self.objects.delete([f"probes/{fingerprint}"])
 
-    def tables(self, generation: str) -> Any:
-        """The LanceDB connection of a generation."""
+    def tables(self, generation: str, *, create: bool = False) -> Any:
+        """The LanceDB connection of a generation.
+
+        Args:
+            create: make its folder where there is none.
+
+        Raises:
+            Damaged: when there is none, and it is not to be made.
+        """
+        if not self.remote and not create and not (self._local / "generations" / generation).is_dir():
+            raise Damaged(f"index {self.address}: generations/{generation} is missing", REPAIR)
         return self._connect(f"generations/{generation}")
 
     def _connect(self, place: str) -> Any:
@@ -361,48 +404,32 @@ class Storage:
 
     def left_in_scratch(self) -> int:
         """Bytes that builds left in the scratch folder."""
-        return sum(path.stat().st_size for path in (self._local / "scratch").rglob("*") if path.is_file())
+        return sum(status.st_size for status in _files(self._local / "scratch"))
 
     def size(self) -> int:
         """Bytes the index takes; a file linked from several revisions counts once."""
         if self.remote:
             return sum(stat.size for stat in self.objects.stats(""))
-        seen: dict[tuple[int, int], int] = {}
-        for path in self._local.rglob("*"):
-            if path.is_file():
-                status = path.stat()
-                seen[(status.st_dev, status.st_ino)] = status.st_size
-        return sum(seen.values())
+        return sum({(one.st_dev, one.st_ino): one.st_size for one in _files(self._local)}.values())
 
     def _foreign(self) -> Iterator[Path]:
         """What lies in the folder and belongs to no index."""
         return (path for path in self._local.iterdir() if not path.name.startswith(".") and path.name not in OWN)
 
 
-class _Format(msgspec.Struct):
-    """What every pointer has had in common."""
+def _files(folder: Path) -> Iterator[os.stat_result]:
+    """What is known of each file below a folder, those aside that a running build removes meanwhile."""
+    for above, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                yield Path(above, name).stat()
 
-    format: int = 0
 
-
-def _revision(number: int) -> str:
+def record_key(number: int) -> str:
+    """Where the record of a revision lies."""
     return f"revisions/{number:08d}.json"
 
 
-def _encoded(pointer: Pointer) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(pointer), indent=2) + b"\n"
-
-
-def as_store_error(address: str, error: BaseException) -> GristmillError | None:
-    """The clear error behind one of a store's own, where it is about the place and not a defect of ours."""
-    text = str(error)
-    for number, words in ((errno.ENOSPC, "No space left on device"), (errno.EDQUOT, "Disk quota exceeded")):
-        if words in text or (isinstance(error, OSError) and error.errno == number):
-            return unusable(address, OSError(number, words))
-    for number, words in ((errno.EACCES, "Permission denied"), (errno.EROFS, "Read-only file system")):
-        if words in text or (isinstance(error, OSError) and error.errno == number):
-            return unusable(address, OSError(number, words))
-    code = re.search(r"<Code>(\w+)</Code>", text)  # LanceDB hands on what S3 answered
-    if address.startswith("s3://") and code:
-        return refused(address, "reading or writing its tables", code[1])
-    return None
+def files_key(number: int) -> str:
+    """Where the list of a revision's files lies."""
+    return f"files/{number:08d}.json"

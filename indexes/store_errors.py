@@ -1,0 +1,82 @@
+"""The clear error behind one that a store's library raised: a full disk, missing rights, damage, S3's refusal.
+
+Invariants:
+- Nothing that ends a command on purpose (an interrupt, an exit) is taken for an error of a store.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final
+
+from indexes.objects import unusable
+from indexes.s3_objects import refused
+from parsers.errors import GristmillError, StoreError
+
+LIBRARIES: Final = ("lancedb", "tantivy")
+VERIFY: Final = "Run `gristmill verify`: it names every damaged file. `gristmill repair` mends what can be mended."
+_WORDS: Final = {
+    errno.ENOSPC: "No space left on device",
+    errno.EDQUOT: "Disk quota exceeded",
+    errno.EACCES: "Permission denied",
+    errno.EROFS: "Read-only file system",
+}
+_LANCE: Final = re.compile(r"lance error|LanceError|not a Lance (file|dataset)|/(rustc|root/\.cargo)/")
+_LOCATION: Final = re.compile(r",? ?/(rustc|root/\.cargo)/\S*", re.DOTALL)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether a library written in Rust gave up: not an ``Exception``, so that nothing else catches it."""
+    return type(error).__name__ == "PanicException"
+
+
+def as_store_error(address: str, error: BaseException) -> GristmillError | None:
+    """The clear error behind one of a store's own, where it is about the place and not a defect of ours."""
+    if isinstance(error, GristmillError):
+        return None
+    text = str(error)
+    for number, words in _WORDS.items():
+        if words in text or (isinstance(error, OSError) and error.errno == number):
+            return unusable(address, OSError(number, words))
+    code = re.search(r"<Code>(\w+)</Code>", text)  # LanceDB hands on what S3 answered
+    if address.startswith("s3://") and code:
+        return refused(address, "reading or writing its tables", code[1])
+    if is_panic(error) or _of_a_library(error):
+        return StoreError(f"index {address}: a file of it cannot be read: {short(error)}", VERIFY)
+    return None
+
+
+def short(error: BaseException) -> str:
+    """What a library said, in one line and without places in its own source."""
+    lines = _LOCATION.sub("", str(error)).strip().splitlines() or [type(error).__name__]
+    return lines[0][:300].rstrip(" ,:")
+
+
+@contextmanager
+def told(address: str) -> Iterator[None]:
+    """Raise the clear error behind one of a store's own; anything else passes as it is."""
+    try:
+        yield
+    except BaseException as error:  # a panic of tantivy's or LanceDB's is no Exception
+        clear = as_store_error(address, error)
+        if clear is None:
+            raise
+        raise clear from error
+
+
+def _of_a_library(error: BaseException) -> bool:
+    """Whether LanceDB or tantivy raised it."""
+    if not isinstance(error, OSError | RuntimeError | ValueError):
+        return False
+    return bool(_LANCE.search(str(error))) or _raised_in(error.__traceback__, LIBRARIES)
+
+
+def _raised_in(traceback: TracebackType | None, packages: tuple[str, ...]) -> bool:
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    name = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
+    return name.split(".")[0] in packages
