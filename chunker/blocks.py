@@ -1,7 +1,8 @@
 """From the document tree to what the packer packs: regions of units.
 
-Kept here: every non-blank character outside the left-out parts stands in exactly one unit; a region never reaches
-over a section boundary or a left-out part.
+Invariants:
+- Every non-blank character of the kept text stands in exactly one unit.
+- A region never reaches over a section boundary; left-out parts change nothing, since the kept text has none.
 """
 
 from __future__ import annotations
@@ -9,17 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final
 
-from chunker.sentences import sentences
-from parsers.document import ROOT, Document, Kind, Node, leaves, left_out
-
-Span = tuple[int, int]
+from chunker.kept import Kept, Leaf, Span
+from chunker.sentences import iterate_sentences
+from parsers.document import ROOT, Document, Kind, Node
 
 _UNWRAPPED: Final = 150  # code points of a line from which nobody is taken to have wrapped it
 _BLANK_LINES: Final = re.compile(r"\n(?:[^\S\n]*\n)+")
 _LINE_ENDS: Final = re.compile(r"\n+")
+_LONGEST_HEADER: Final = 10_000  # characters of a table's header rows, far more than any budget has room for
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Unit:
     """What stays together if it can: a paragraph, a heading, a whole table, a code block.
 
     Attributes:
-        start, end: its extent in the text, marks included.
+        start, end: its extent in the kept text, marks included.
         header: of a table, the text of the header rows that it begins with.
         header_rows: how many those are.
         rows: of a table, the extents of its rows.
@@ -49,19 +49,17 @@ class Unit:
 
 @dataclass(slots=True)
 class Region:
-    """A run of units that may share chunks: one section's own text, up to a left-out part.
+    """A run of units that may share chunks: one section's own text.
 
     Attributes:
         path: titles from the document's own, or its base name, down to the section.
-        section: ``[start, end)`` of the section; of the whole text outside any section.
+        section: ``[start, end)`` of the section in the document; of the whole text outside any section.
         work: how a citation names the work that holds it; empty where it is cited by the file's name.
-        joined: whether nothing left out stands between this region and the one before it.
     """
 
     path: tuple[str, ...]
     section: Span
     units: list[Unit]
-    joined: bool
     work: str = ""
 
     @property
@@ -70,56 +68,57 @@ class Region:
         return all(unit.kind == "heading" for unit in self.units)
 
 
-def regions(document: Document, title: str) -> Iterator[Region]:
+def regions(document: Document, kept: Kept, title: str) -> Iterator[Region]:
     """The document's regions in reading order.
 
     Args:
+        kept: its kept text, which the units are of.
         title: the document's own title or, for an untitled one, its base name.
     """
     nodes = document.nodes
-    reasons = left_out(document)
     sections = _section_of_each(nodes)
     region: Region | None = None
     owner = ROOT
-    joined = True
-    for index in leaves(document):
-        if reasons[index] is not None:
+    for leaf in kept.leaves():
+        if region is None or owner != sections[leaf.index]:
             if region is not None:
                 yield region
-            region, joined = None, False
-            continue
-        if region is None or owner != sections[index]:
-            if region is not None:
-                yield region
-            owner = sections[index]
-            region = Region(
-                _path(nodes, owner, title), _section_span(document, owner), [], joined, _work(document, owner)
-            )
-            joined = True
-        _add_leaf(document.text, nodes, index, region.units)
+            owner = sections[leaf.index]
+            region = Region(_path(nodes, owner, title), _section_span(document, owner), [], _work(document, owner))
+        _add_leaf(kept.text, nodes, leaf, region.units)
     if region is not None:
         yield region
 
 
-def pieces(text: str, unit: Unit) -> list[Span]:
+def pieces(text: str, unit: Unit) -> Iterator[Span]:
     """Where a unit may be cut at first: sentences of prose, rows of a table, blank lines in code."""
     if unit.kind == "heading":
-        return [(unit.start, unit.end)]
-    if unit.kind == "table":
-        return unit.rows
-    if unit.kind in ("code", "markup"):
-        return _split_at(_BLANK_LINES, text, unit.start, unit.end)
-    return [(unit.start + a, unit.start + b) for a, b in sentences(text[unit.start : unit.end])]
+        yield unit.start, unit.end
+    elif unit.kind == "table":
+        yield from unit.rows
+    elif unit.kind in ("code", "markup"):
+        yield from _split_at(_BLANK_LINES, text, unit.start, unit.end)
+    else:
+        yield from iterate_sentences(text, unit.start, unit.end)
 
 
-def lines(text: str, span: Span) -> list[Span]:
+def lines(text: str, span: Span) -> Iterator[Span]:
     """Where a piece that is alone over the budget is cut next: its lines."""
     return _split_at(_LINE_ENDS, text, *span)
 
 
-def _split_at(pattern: re.Pattern[str], text: str, start: int, end: int) -> list[Span]:
-    cuts = [start, *(match.end() for match in pattern.finditer(text, start, end) if match.end() < end), end]
-    return [(a, b) for a, b in pairwise(cuts) if text[a:b].strip()] or [(start, end)]
+def _split_at(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[Span]:
+    """What stands between the matches, each with the match behind it; blank parts are dropped."""
+    begin, found = start, False
+    for match in pattern.finditer(text, start, end):
+        if match.end() < end and not text[begin : match.end()].isspace():
+            found = True
+            yield begin, match.end()
+        begin = match.end() if match.end() < end else begin
+    if text[begin:end].strip():
+        yield begin, end
+    elif not found:
+        yield start, end
 
 
 def _section_of_each(nodes: tuple[Node, ...]) -> list[int]:
@@ -160,11 +159,10 @@ def _work(document: Document, section: int) -> str:
     return document.work
 
 
-def _add_leaf(text: str, nodes: tuple[Node, ...], index: int, units: list[Unit]) -> None:
-    node = nodes[index]
-    start, end = node.extent
-    blank = len(text[start:end]) - len(text[start:end].lstrip("\n"))
-    start, end = start + blank, start + len(text[start:end].rstrip())
+def _add_leaf(text: str, nodes: tuple[Node, ...], leaf: Leaf, units: list[Unit]) -> None:
+    node = nodes[leaf.index]
+    own = text[leaf.start : leaf.end]
+    start, end = leaf.start + len(own) - len(own.lstrip("\n")), leaf.start + len(own.rstrip())
     if start >= end:
         return
     table = nodes[node.parent] if node.kind == "row" and node.parent != ROOT else None
@@ -176,6 +174,6 @@ def _add_leaf(text: str, nodes: tuple[Node, ...], index: int, units: list[Unit])
     unit = units[-1]
     unit.end = end
     unit.rows.append((start, end))
-    if node.header and unit.header_rows == len(unit.rows) - 1:
+    if node.header and unit.header_rows == len(unit.rows) - 1 and len(unit.header) < _LONGEST_HEADER:
         unit.header += ("\n" if unit.header else "") + text[start:end]
         unit.header_rows += 1

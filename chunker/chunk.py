@@ -1,8 +1,11 @@
 """The chunk, its id, and the text that is indexed for it.
 
-Kept here: ``chunk.text == document.text[chunk.start:chunk.end]``; a chunk's id follows from the document's id, the
-chunk's text and how many equal texts stand before it in that document, and from nothing else; and the embedded text
-is put together in one place, so the embedder, BM25 and a reranker see the same one.
+Invariants:
+- ``chunk.text == document.text[chunk.start:chunk.end]``.
+- A chunk's id follows from the document's id, the chunk's text and how many equal texts stand before it in that
+  document, and from nothing else.
+- The embedded text is put together in one place, so the embedder, BM25 and a reranker see the same one; what is left
+  out within a chunk is not in it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -26,10 +30,11 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         header: the header rows of a split table, for a piece that does not hold them; empty otherwise.
         place: where in the document, as a citation names it: headings and page, row, slide or line; may be empty.
         citation: how a scholar cites it (``Caesar, Gallic War 4.25``); empty where it is cited by file and place.
-        tokens: tokens of ``text`` by the ruler, without special tokens.
+        tokens: tokens of ``indexed`` by the ruler, without special tokens.
         section_start, section_end: ``[start, end)`` of the innermost section around the chunk.
         cut: what had to be cut because it alone is over the budget (``sentence``, ``code``, ``row``, ``heading``);
             empty otherwise.
+        gaps: ``[start, end)`` in ``text`` of each stretch that is left out of the index, such as a comment.
     """
 
     start: int
@@ -44,6 +49,36 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     section_start: int = 0
     section_end: int = 0
     cut: str = ""
+    gaps: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def indexed(self) -> str:
+        """The text without what is left out of the index."""
+        return without(self.text, self.gaps)
+
+    @property
+    def remarks(self) -> str:
+        """``cut`` and ``gaps`` as a row of the index stores them: ``sentence; left out 12-40 51-60``."""
+        gaps = " ".join(f"{start}-{end}" for start, end in self.gaps)
+        return "; ".join(part for part in (self.cut, f"{_LEFT_OUT}{gaps}" if gaps else "") if part)
+
+
+_LEFT_OUT: Final = "left out "
+
+
+def gaps_in(remarks: str) -> tuple[tuple[int, int], ...]:
+    """The gaps of a chunk, from its remarks."""
+    _, mark, gaps = remarks.rpartition(_LEFT_OUT)
+    pairs = (gap.split("-") for gap in gaps.split()) if mark else ()
+    return tuple((int(start), int(end)) for start, end in pairs)
+
+
+def without(text: str, gaps: Sequence[tuple[int, int]]) -> str:
+    """A text without some stretches, given in their order."""
+    if not gaps:
+        return text
+    starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(text)]
+    return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def document_id(source: str, key: str) -> str:
@@ -82,7 +117,7 @@ def locator(key: str, chunk: Chunk) -> str:
 
 def embedded_text(note: str, chunk: Chunk) -> str:
     """The text that goes to the embedder, to BM25 and to a reranker."""
-    return prefix(note, chunk) + chunk.text
+    return prefix(note, chunk) + chunk.indexed
 
 
 def _digest(*parts: str) -> str:

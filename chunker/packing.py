@@ -1,22 +1,29 @@
 """Greedy packing of units into chunks, within one region.
 
-Kept here: a unit is cut only where it alone is over the budget, or where it is prose and the chunk before it would
-stay short; a sentence, a row or a line only where that alone is over the budget, and then the atom says so. Sums
-over its parts decide where a unit is cut, and a chunk whose sum may be wrong is counted again.
+Invariants:
+- A unit is cut only where it alone is over the budget, or where it is prose and the chunk before it would stay short; a
+  sentence, a row or a line only where that alone is over the budget, and then the atom says so.
+- A chunk is bounded in tokens and in characters, ``CHARACTERS`` for each token of the budget, whatever the tokenizer
+  makes of a text.
+- Sums over its parts decide where a unit is cut, and a chunk whose sum may be wrong is counted again.
+- What is measured at a time is bounded, so time is linear in the text.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from chunker.blocks import Span, Unit, lines, pieces
-from chunker.tokens import Measure, Ruler
+from chunker.breaks import cut_before
+from chunker.tokens import SLAB, Measure, Ruler
 
 FILL: Final = 0.5  # a chunk filled less than this takes the first sentences of a paragraph that does not fit whole
-_PAUSES: Final = ",;:，；：、،؛—–"
+CHARACTERS: Final = 16  # code points a token of the budget may stand for; in prose, code and tables it is 2 to 8
+_UNMEASURED: Final = 1 << 40  # tokens of what is too long to be measured
+_NO_PROSE: Final = frozenset({"heading", "table", "code", "markup"})
+_FIRST_LOOK: Final = 4  # code points a token of the budget, at which a forced cut is looked for at first
 
 
 @dataclass(slots=True)
@@ -60,6 +67,11 @@ class Pack:
         self.atoms.append(atom)
         self.tokens += atom.tokens
 
+    def drop_first(self) -> None:
+        """Drop the first of the atoms that are repeated."""
+        self.tokens -= self.atoms.pop(0).tokens
+        self.repeated -= 1
+
 
 class Packer:
     """Packs one region.
@@ -71,6 +83,7 @@ class Packer:
         count: tokens of a short text that comes again and again, such as a table's header.
         room: tokens that the text of a pack may have, with the headings that it holds.
         overlap: tokens at a chunk's end that the next one may begin with, in whole sentences.
+        most: code points that a chunk may have.
     """
 
     def __init__(
@@ -83,6 +96,7 @@ class Packer:
         rest: int,
         count: Callable[[str], int],
         room: Callable[[Pack], int],
+        most: int,
         overlap: int = 0,
     ) -> None:
         self._text = text
@@ -92,35 +106,50 @@ class Packer:
         self._least = min(first, rest)
         self._count = count
         self._room = room
+        self._most = most
         self._overlap = overlap
         self._now = Pack(first)
 
     def packs(self) -> Iterator[Pack]:
         """The packs in reading order, each with the tokens of its text."""
         for index, unit in enumerate(self._units):
-            measure = self._ruler.measure(self._text[unit.start : unit.end])
-            total = measure.total
-            self._make_room(total)
-            if not self._fits(total) and (self._enough() or (unit.whole and total <= self._rest)):
+            measure = self._measured(unit)
+            total = measure.total if measure else _UNMEASURED
+            self._make_room(total, unit.end)
+            if not self._fits(total, unit.end) and (self._enough() or (unit.whole and total <= self._rest)):
                 yield from self._finish()
-            if self._now.tokens + total <= self._now.budget:
-                self._now.add(Atom(unit.start, unit.end, total, index))
+            now = self._now
+            if now.tokens + total <= now.budget and self._spans(unit.start, unit.end):
+                now.add(Atom(unit.start, unit.end, total, index))
                 continue
             for atom in self._atoms(index, unit, measure):
-                self._make_room(atom.tokens)
-                if not self._fits(atom.tokens):
+                self._make_room(atom.tokens, atom.end)
+                if not self._fits(atom.tokens, atom.end):
                     yield from self._finish(atom)
                 self._now.add(atom)
         while self._now.atoms[self._now.repeated :]:
             yield from self._finish()
 
-    def _fits(self, tokens: int) -> bool:
-        return not self._now.atoms or self._now.tokens + tokens <= self._now.budget
+    def _measured(self, unit: Unit) -> Measure | None:
+        """The tokens of a unit; None for one that is over the bound in characters and has to be cut anyway."""
+        return self._measure(unit.start, unit.end) if unit.end - unit.start <= self._most else None
 
-    def _make_room(self, tokens: int) -> None:
+    def _measure(self, start: int, end: int) -> Measure:
+        return self._ruler.measure(self._text[start:end])
+
+    def _spans(self, start: int, end: int) -> bool:
+        """Whether a chunk to ``end`` is within the bound in characters; ``start`` begins it where there is none yet."""
+        return end - (self._now.atoms[0].start if self._now.atoms else start) <= self._most
+
+    def _fits(self, tokens: int, end: int) -> bool:
+        now = self._now
+        return not now.atoms or (now.tokens + tokens <= now.budget and self._spans(end, end))
+
+    def _make_room(self, tokens: int, end: int) -> None:
         """Drop what is repeated from the chunk before where it alone keeps the next part out."""
-        if self._now.repeated == len(self._now.atoms) and not self._fits(tokens):
-            self._now.atoms, self._now.tokens, self._now.repeated = [], 0, 0
+        now = self._now
+        while now.atoms and now.repeated == len(now.atoms) and not self._fits(tokens, end):
+            now.drop_first()
 
     def _enough(self) -> bool:
         """Whether the chunk may end here: it is well filled, and not with headings alone."""
@@ -132,23 +161,26 @@ class Packer:
         done = self._now
         left: list[Atom] = []
         while True:
-            done.tokens = self._tokens_of(done)
-            if done.tokens <= self._room(done):
+            tokens = self._tokens_of(done)
+            if tokens <= self._room(done):
                 break
-            if len(done.atoms) > 1:
+            if done.repeated:
+                done.drop_first()
+            elif len(done.atoms) > 1:
                 left.insert(0, done.atoms.pop())
             elif halves := self._halves(done.atoms[0]):
                 done.atoms = halves[:1]
                 left[:0] = halves[1:]
             else:
                 break
+        done.tokens = tokens
         yield done
         self._now = Pack(self._rest)
         begin = [*left, *([following] if following else [])]
-        if begin and (header := self._header(begin[0])):
+        if begin and (header := self.header(begin[0])):
             self._now.header = header
             self._now.budget -= self._count(header)
-        for atom in self._tail(done, begin) if not left else ():
+        for atom in self._tail(done, begin):
             self._now.add(atom)
             self._now.repeated += 1
         for atom in left:
@@ -159,66 +191,97 @@ class Packer:
             return sum(atom.tokens for atom in pack.atoms)
         return self._ruler.count(self._text[pack.atoms[0].start : pack.atoms[-1].end].rstrip())
 
-    def _header(self, atom: Atom) -> str:
+    def header(self, atom: Atom) -> str:
         """The header that rows of a split table need, unless it would take half of the budget."""
         unit = self._units[atom.unit]
-        if not unit.header or atom.start < unit.rows[unit.header_rows - 1][1]:
+        if not unit.header or len(unit.header) * 2 > self._most or atom.start < unit.rows[unit.header_rows - 1][1]:
             return ""
         fits = self._count(unit.header) <= min(self._rest // 2, self._rest - atom.tokens)
         return unit.header if fits else ""
 
     def _tail(self, done: Pack, begin: list[Atom]) -> list[Atom]:
-        """Sentences at the end of a pack that the next one begins with."""
+        """Whole sentences at the end of a pack, of one unit or of several, that the next one begins with."""
         if not self._overlap:
             return []
-        last = done.atoms[-1]
-        unit = self._units[last.unit]
-        if unit.kind in ("heading", "table") or last.cut:
-            return []
-        spans = pieces(self._text, unit) if (last.start, last.end) == (unit.start, unit.end) else []
-        sentences = [Atom(a, b, self._ruler.count(self._text[a:b]), last.unit) for a, b in spans] or [
-            atom for atom in done.atoms if atom.unit == last.unit and not atom.cut
-        ]
         room = min(self._overlap, self._now.budget - sum(atom.tokens for atom in begin))
+        earliest = begin[-1].end - self._most if begin else 0
         tail: list[Atom] = []
-        while sentences[1:] and (room := room - sentences[-1].tokens) >= 0:
-            tail.insert(0, sentences.pop())
+        for sentence in self._from_the_end(done):
+            room -= sentence.tokens
+            if room < 0 or sentence.start < earliest or sentence.start <= done.atoms[0].start:
+                break
+            tail.insert(0, sentence)
         return tail
 
-    def _atoms(self, index: int, unit: Unit, measure: Measure) -> Iterator[Atom]:
+    def _from_the_end(self, pack: Pack) -> Iterator[Atom]:
+        """The sentences of a pack from the last one back to what is no prose, or is cut within a sentence."""
+        for atom in reversed(pack.atoms):
+            unit = self._units[atom.unit]
+            if unit.kind in _NO_PROSE or atom.cut:
+                return
+            if (atom.start, atom.end) != (unit.start, unit.end):
+                yield atom
+                continue
+            for start, end in reversed(list(pieces(self._text, unit))):
+                yield Atom(start, end, self._ruler.count(self._text[start:end]), atom.unit)
+
+    def _atoms(self, index: int, unit: Unit, measure: Measure | None) -> Iterator[Atom]:
         """A unit's sentences, rows, lines or forced pieces of them, each at most the least budget."""
-        parted = unit.kind if unit.kind in ("table", "code", "markup") and measure.total > self._rest else ""
-        spans = pieces(self._text, unit)
-        counts = measure.parts([0, *(start - unit.start for start, _ in spans[1:]), unit.end - unit.start])
-        for (start, end), count in zip(spans, counts, strict=True):
+        over = measure is None or measure.total > self._rest
+        parted = unit.kind if unit.kind in ("table", "code", "markup") and over else ""
+        for start, end, count, exact in self._counted(unit, measure):
             if count <= self._least:
-                yield Atom(start, end, count, index, parted, measure.exact)
+                yield Atom(start, end, count, index, parted, exact)
             else:
                 yield from self._reduced(index, unit, (start, end))
+
+    def _counted(self, unit: Unit, measure: Measure | None) -> Iterator[tuple[int, int, int, bool]]:
+        """The pieces of a unit with their tokens, and whether those are exact."""
+        if measure is not None:
+            spans = list(pieces(self._text, unit))
+            counts = measure.parts([0, *(start - unit.start for start, _ in spans[1:]), unit.end - unit.start])
+            for (start, end), count in zip(spans, counts, strict=True):
+                yield start, end, count, measure.exact
+            return
+        for start, end in pieces(self._text, unit):
+            own = self._measure(start, end) if end - start <= self._most else None
+            yield start, end, own.total if own else _UNMEASURED, own is not None and own.exact
 
     def _reduced(self, index: int, unit: Unit, span: Span) -> Iterator[Atom]:
         """An atom over the budget as its lines, and those over the budget as forced pieces."""
         name = {"code": "code", "table": "row", "heading": "heading", "markup": "markup"}.get(unit.kind, "sentence")
         for start, end in lines(self._text, span) if unit.kind != "heading" else [span]:
-            measure = self._ruler.measure(self._text[start:end])
-            if measure.total <= self._least:
+            measure = self._measure(start, end) if end - start <= self._most else None
+            if measure is not None and measure.total <= self._least:
                 yield Atom(start, end, measure.total, index, name, measure.exact)
             else:
-                yield from self._forced(index, (start, end), measure, name)
+                yield from self._forced(index, (start, end), name)
 
-    def _forced(self, index: int, span: Span, measure: Measure, name: str) -> Iterator[Atom]:
-        """Cut at a pause, else at white space, else between tokens; within the last half of what fits."""
-        begin, end = start, _ = span
+    def _forced(self, index: int, span: Span, name: str) -> Iterator[Atom]:
+        """Cut at a pause, else at white space, else between words or characters; within the last half of what fits."""
+        start, end = span
+        look = self._least * _FIRST_LOOK
         while start < end:
-            fits = begin + measure.reach(start - begin, self._least)
-            cut = end if fits >= end else _cut_before(self._text, start, max(fits, start + 1))
-            exact = measure.exact and _apart(self._text, start) and _apart(self._text, cut)
+            fits = self._reach(start, end, look)
+            look = (fits - start) * 5 // 4 + 8
+            cut = end if fits >= end else cut_before(self._text, start, max(fits, start + 1))
+            exact = self._ruler.additive and _apart(self._text, start) and _apart(self._text, cut)
             yield Atom(start, cut, self._ruler.count(self._text[start:cut]), index, name, exact)
             start = cut
 
+    def _reach(self, start: int, end: int, look: int) -> int:
+        """How far the least budget reaches from a place on; ``look`` characters are tried first."""
+        while True:
+            look = min(look, self._most, SLAB)
+            stop = min(end, start + look)
+            fits = start + self._ruler.reach(self._text[start:stop], self._least)
+            if fits < stop or stop == end or look in (self._most, SLAB):
+                return fits
+            look *= 2
+
     def _halves(self, atom: Atom) -> list[Atom]:
         """An atom that has more tokens by itself than beside its neighbours, in two; empty if it is one character."""
-        cut = _cut_before(self._text, atom.start, atom.start + max(1, (atom.end - atom.start) // 2))
+        cut = cut_before(self._text, atom.start, atom.start + max(1, (atom.end - atom.start) // 2))
         if not atom.start < cut < atom.end:
             return []
         name = atom.cut or "sentence"
@@ -231,31 +294,3 @@ class Packer:
 def _apart(text: str, position: int) -> bool:
     """Whether white space stands at a cut, so that the words on both sides are tokenized as if uncut."""
     return position in (0, len(text)) or text[position - 1].isspace() or text[position].isspace()
-
-
-def _cut_before(text: str, start: int, fits: int) -> int:
-    """The best place for a cut in ``(start, fits]``."""
-    half = start + (fits - start) // 2
-    for position in range(fits, half, -1):
-        if text[position - 1].isspace() and position - 2 >= start and text[position - 2] in _PAUSES:
-            return position
-    for position in range(fits, half, -1):
-        if text[position - 1].isspace():
-            return position
-    position = fits
-    while position > start + 1 and _continues(text, position):
-        position -= 1
-    return position if position > start + 1 or not _continues(text, position) else fits
-
-
-def _continues(text: str, position: int) -> bool:
-    """Whether the character at ``position`` belongs to the one before it (combining marks, joiners, selectors)."""
-    if position >= len(text):
-        return False
-    character = text[position]
-    return (
-        unicodedata.category(character) in ("Mn", "Mc", "Me")
-        or character in "\u200d\ufe0e\ufe0f"
-        or "\U0001f3fb" <= character <= "\U0001f3ff"
-        or text[position - 1] == "\u200d"
-    )

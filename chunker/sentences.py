@@ -1,7 +1,11 @@
 """Where sentences end.
 
-Kept here: the spans cover the text they were given without gap or overlap, so joining them gives it back; and where
-it is doubtful whether a sentence ends, it does not (a sentence too long is better than one cut in two).
+Invariants:
+- The spans cover the text they were given without gap or overlap, so joining them gives it back.
+- Where it is doubtful whether a sentence ends, it does not (a sentence too long is better than one cut in two).
+- sentencex, whose time grows with the square of a Chinese or Japanese text, is never handed more than ``WINDOW``
+  characters: time is linear in the text. A window begins where the last sentence of the one before it begins, or in
+  its middle where that sentence is as long as half a window; so only a longer sentence can be found to end elsewhere.
 
 The boundaries come from sentencex (Wikimedia, MIT, compiled; more than 200 languages in one call); what it cuts too
 eagerly is joined again by the rules below.
@@ -10,6 +14,7 @@ eagerly is joined again by the rules below.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import sentencex
@@ -21,11 +26,12 @@ _ABBREVIATION: Final = re.compile(
     r"|i\.e|e\.g|a\.m|p\.m|z\.b|d\.h|u\.a|dott|sig|sra|dhr|mevr|bijv|ul|np|např|tzv|str|ул|пл|обл|см|ts|ths|डॉ|श्री)\.\s*$",
     re.IGNORECASE,
 )
+WINDOW: Final = 4_000  # code points handed to sentencex at a time
 _LONG: Final = 8  # letters; no abbreviation is longer
 _ORDINAL: Final = re.compile(r"(?:^|[\s(])\d{1,2}\.\s*$")
 _INITIAL: Final = re.compile(r"(?:^|[\s(.])[^\W\d_]\.\s*$")
-_CONTINUES: Final = re.compile(r"[\s\"'“”‘’»«)\]]*(?:[a-zà-öø-ÿа-яёα-ω]|[,;:)\]}])")
-_GOES_ON: Final = re.compile(r"[\s\"'“”‘’»«)\]]*[,;:)\]}]")
+_CONTINUES: Final = re.compile(r"[\s\"'“”‘’»«)\]]{0,80}(?:[a-zà-öø-ÿа-яёα-ω]|[,;:)\]}])")
+_GOES_ON: Final = re.compile(r"[\s\"'“”‘’»«)\]]{0,80}[,;:)\]}]")
 # Hardly a sentence ends in a word so short and the next begins with a digit: "Abb. 3", "Kap. 12", "Taf. 4".
 _SHORT: Final = re.compile(r"(?:^|[\s(])[^\W\d_]{1,5}\.\s*$")
 _NUMBER_NEXT: Final = re.compile(r"\s*[\d(#]")
@@ -35,15 +41,58 @@ _ALONE: Final = re.compile(r"\s*\w{1,5}\.\s*")
 _MORE: Final = re.compile(
     r"[\u17d4\u17d5]\s*|[\u0f0d\u0f0e]\s+|(?<=[\u0370-\u03ff\u1f00-\u1fff]);\s+(?=[\u0386-\u03ab\u1f08-\u1fff])"
 )
+_BLANK: Final = re.compile(r"\s+")
 _QUOTE_PARTICLE: Final = re.compile(r"[とっなでのにはがをも]")  # Japanese goes on after a closing quote
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
     """``[start, end)`` of each sentence, white space after it included; one span for a text without an end."""
-    if not text:
-        return []
+    return list(iterate_sentences(text, 0, len(text)))
+
+
+def iterate_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The sentences between two places of a text, one at a time."""
+    begin = position = start  # where the sentence that is not ended yet begins, and the next window
+    small = _without_capitals(text, start, end)
+    while position < end:
+        stop = min(end, position + WINDOW)
+        spans = [(position + a, position + b) for a, b in _in_window(text[position:stop], small=small)]
+        if stop == end:
+            spans[0] = (begin, spans[0][1])
+            yield from spans
+            return
+        if len(spans) > 1 and spans[-1][0] >= position + WINDOW // 2:  # the last may go on behind the window
+            yield begin, spans[0][1]
+            yield from spans[1:-1]
+            begin = position = spans[-1][0]
+        else:
+            if len(spans) > 1:
+                yield begin, spans[0][1]
+                yield from spans[1:-1]
+                begin = spans[-1][0]
+            position = _next_window(text, position + WINDOW // 2, stop)
+
+
+def _next_window(text: str, low: int, high: int) -> int:
+    """Where to begin within a long sentence: behind white space if there is any."""
+    blank = _BLANK.search(text, low, high - 1)
+    return blank.end() if blank else low
+
+
+def _without_capitals(text: str, start: int, end: int) -> bool:
+    """Whether a text has letters and no capitals, so that a small letter begins a sentence too."""
+    cased = False
+    for low in range(start, end, WINDOW):
+        part = text[low : min(end, low + WINDOW)]
+        if part.islower():
+            cased = True
+        elif part.lower() != part.upper():
+            return False
+    return cased
+
+
+def _in_window(text: str, *, small: bool) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
-    small = text.islower()  # a text without capitals, where a small letter begins a sentence too
     for boundary in sentencex.get_sentence_boundaries("en", text):
         start, end = int(boundary["start_index"]), int(boundary["end_index"])
         if end <= start:

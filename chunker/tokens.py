@@ -1,9 +1,16 @@
 """The ruler: the tokenizer and the budget that the chunker counts with.
 
-Kept here: counting never truncates or pads, whatever the tokenizer file says; no call hands the tokenizer more than a
-slab at a time, since one call over a text of 4 MB was measured to take 634 MB of memory; and a count made of words is
-the one that the tokenizer would give. Where a tokenizer takes each word between white space by itself, as BERT's do,
-the counts of words are remembered: most of a text is words that were counted before.
+Invariants:
+- Counting never truncates or pads, whatever the tokenizer file says.
+- No call hands the tokenizer more than a slab at a time, since one call over a text of 4 MB was measured to take 634 MB
+  of memory; time and memory are linear in the text.
+- A count made of words is the one that the tokenizer would give, but for an unknown token of more than
+  ``LONGEST_UNKNOWN`` characters: WordPiece makes one of a word of more than 100 characters, and of a phrase in a script
+  without spaces that it does not know. It counts one for every ``PIECE`` characters, about what tokenizers that know
+  such a script need, so that a long text is not taken for a short one.
+
+Where a tokenizer takes each word between white space by itself, as BERT's do, the counts of words are remembered: most
+of a text is words that were counted before.
 """
 
 from __future__ import annotations
@@ -11,9 +18,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -23,14 +30,15 @@ from tokenizers import Encoding, Tokenizer
 SLAB: Final = 100_000  # code points handed to the tokenizer at a time
 _REMEMBERED: Final = 300_000  # words, some 40 MB; then the memory of words begins anew
 _LONGEST: Final = 40  # code points of a word that is worth remembering
+LONGEST_UNKNOWN: Final = 20  # code points of an unknown token that counts as one
+PIECE: Final = 4  # code points for each of which a longer one counts once
 _BLANK: Final = re.compile(r"\s")
-_WORD: Final = re.compile(r"\S+")
 # What Python takes for white space and BERT's normalizer for nothing at all.
 _ODD: Final = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
 class Measure(Protocol):
-    """The tokens of one text, without special tokens: how many there are, and where."""
+    """The tokens of one text, without special tokens: how many there are, and in which part."""
 
     @property
     def total(self) -> int:
@@ -41,9 +49,6 @@ class Measure(Protocol):
 
     def parts(self, cuts: Sequence[int]) -> list[int]:
         """How many there are from each of some places to the next, in code points; the last is the end."""
-
-    def reach(self, start: int, tokens: int) -> int:
-        """Where the token begins that follows so many from a place on; the end of the text where none does."""
 
 
 class Ruler:
@@ -61,7 +66,9 @@ class Ruler:
         self._tokenizer = Tokenizer.from_str(data.decode("utf-8"))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.additive = _is_additive(json.loads(data))
+        description = json.loads(data)
+        self._unknown = self._unknown_id(description["model"])
+        self.additive = _is_additive(description)
         """Whether a text's count is the sum over its parts, where it is cut at white space."""
         self._words: dict[str, int] = {}
         self.limit = limit
@@ -71,21 +78,50 @@ class Ruler:
     def count(self, text: str) -> int:
         """Tokens of a text, without special tokens."""
         if not self.additive or _ODD.search(text):
-            return _Encoded(self, text).total
-        words = text.split()
-        known = self._words
-        try:
-            return sum(map(known.__getitem__, words))
-        except KeyError:
-            return self._count_new(words)
+            return sum(self._count_slab(text[start:end]) for start, end in _slabs(text))
+        return sum(self._count_words(text[start:end].split()) for start, end in _slabs(text))
 
     def measure(self, text: str) -> Measure:
         """The tokens of a text that may have to be cut."""
         return _Encoded(self, text) if not self.additive or _ODD.search(text) else _Counted(self, text)
 
+    def starts(self, text: str) -> list[int]:
+        """Where each token of a text of at most a slab begins; an unknown stretch has one for each piece."""
+        encoding = self.encode(text)
+        starts: list[int] = []
+        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            if token == self._unknown and end - start > LONGEST_UNKNOWN:
+                starts += range(start, end, PIECE)
+            else:
+                starts.append(start)
+        return starts
+
+    def reach(self, text: str, tokens: int) -> int:
+        """Where in a text of at most a slab the token begins that follows so many; its end where none does."""
+        starts = self.starts(text)
+        return starts[tokens] if tokens < len(starts) else len(text)
+
     def encode(self, text: str) -> Encoding:
         """The tokens of a text of at most a slab, as the tokenizer gives them."""
         return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def _count_slab(self, text: str) -> int:
+        encoding = self.encode(text)
+        known = self._unknown is None or len(text) <= LONGEST_UNKNOWN or self._unknown not in encoding.ids
+        return len(encoding) if known else len(self.starts(text))
+
+    def _unknown_id(self, model: Mapping[str, Any]) -> int | None:
+        """The id of the unknown token; None where the tokenizer knows everything."""
+        token = model.get("unk_token")
+        found = self._tokenizer.token_to_id(token) if token is not None else model.get("unk_id")
+        return int(found) if found is not None else None
+
+    def _count_words(self, words: list[str]) -> int:
+        known = self._words
+        try:
+            return sum(map(known.__getitem__, words))
+        except KeyError:
+            return self._count_new(words)
 
     def _count_new(self, words: list[str]) -> int:
         """Tokens of words of which some are new, all of these counted in one call."""
@@ -98,7 +134,7 @@ class Ruler:
         if not long:
             return sum(map(known.__getitem__, words))
         short = (word for word in words if len(word) <= _LONGEST)
-        return sum(map(known.__getitem__, short)) + sum(_Encoded(self, word).total for word in long)
+        return sum(map(known.__getitem__, short)) + sum(map(self._count_slab, long))
 
     def _each(self, words: list[str]) -> Iterator[tuple[str, int]]:
         """Each word with its tokens."""
@@ -123,14 +159,6 @@ class _Counted:
     def parts(self, cuts: Sequence[int]) -> list[int]:
         return [self._ruler.count(self._text[a:b]) for a, b in pairwise(cuts)]
 
-    def reach(self, start: int, tokens: int) -> int:
-        for word in _WORD.finditer(self._text, start):
-            count = self._ruler.count(word[0])
-            if count > tokens:
-                return word.start() + _Encoded(self._ruler, word[0]).reach(0, tokens)
-            tokens -= count
-        return len(self._text)
-
 
 class _Encoded:
     """A text measured by the tokens that the tokenizer gives for it."""
@@ -138,21 +166,14 @@ class _Encoded:
     exact = False
 
     def __init__(self, ruler: Ruler, text: str) -> None:
-        self._length = len(text)
-        self._slabs = [(start, ruler.encode(text[start:end])) for start, end in _slabs(text)]
-        self.total = sum(len(encoding) for _, encoding in self._slabs)
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return [begin + start for begin, encoding in self._slabs for start, _ in encoding.offsets]
+        self._starts = array("Q")
+        for start, end in _slabs(text):
+            self._starts.extend(start + begin for begin in ruler.starts(text[start:end]))
+        self.total = len(self._starts)
 
     def parts(self, cuts: Sequence[int]) -> list[int]:
         before = [bisect_left(self._starts, cut) for cut in cuts[:-1]]
         return [b - a for a, b in pairwise([*before, self.total])]
-
-    def reach(self, start: int, tokens: int) -> int:
-        index = bisect_left(self._starts, start) + tokens
-        return self._starts[index] if index < self.total else self._length
 
 
 def _is_additive(tokenizer: Any) -> bool:

@@ -126,7 +126,7 @@ class Windows:
             siblings=() if preceding else self._beside(section),
             before=before,
             after="" if preceding else after,
-            text=chunk.text,
+            text=chunk.indexed,
             opening=self._opening(section, chunk),
             document="" if self._settings.preceding else self.whole,
             preceding=preceding,

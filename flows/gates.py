@@ -17,6 +17,7 @@ from flows.report import BuildReport
 from flows.settings import Guards
 from flows.vectors import PROBES
 from flows.workshop import Workshop
+from indexes.rows import EMBEDDED, embedded
 from indexes.vectors import ChunkTable
 from parsers.errors import GateRefused
 
@@ -166,8 +167,8 @@ def _standing(table: ChunkTable, revision: int) -> list[str]:
 
 
 def _least_cosine(shop: Workshop, table: ChunkTable, names: list[str]) -> tuple[float, str]:
-    rows = table.fetch(names, ["chunk_id", "prefix", "text", "vector"])
-    again = shop.embedder.encode([row["prefix"] + row["text"] for row in rows]).vectors
+    rows = table.fetch(names, ["chunk_id", *EMBEDDED, "vector"])
+    again = shop.embedder.encode([embedded(row) for row in rows]).vectors
     stored = np.asarray([row["vector"] for row in rows], dtype=np.float32)
     lengths = np.linalg.norm(again, axis=1) * np.linalg.norm(stored, axis=1)
     cosines = (again * stored).sum(axis=1) / lengths

@@ -67,4 +67,5 @@ def _chunk(name: str, chunk: Chunk, chunk_id: str) -> dict[str, Any]:
         "locator": locator(name, chunk),
         "tokens": chunk.tokens,
         "cut": chunk.cut,
+        "gaps": [list(gap) for gap in chunk.gaps],
     }

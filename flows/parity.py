@@ -17,6 +17,7 @@ from enrich.runtimes import Vectors, choice, choices
 from flows.choosing import machine
 from flows.place import published
 from flows.settings import Settings
+from indexes.rows import EMBEDDED, embedded
 from indexes.storage import Pointer, Storage
 from indexes.vectors import ChunkTable
 from parsers.errors import ModelError, StoreError
@@ -141,9 +142,9 @@ def _overlap(storage: Storage, pointer: Pointer, embedder: Embedder) -> float | 
     names = [row["chunk_id"] for row in rows if row["provenance"]]
     if len(names) <= parity.TOP:
         return None
-    found = table.fetch(names, ["prefix", "text", "vector"])
+    found = table.fetch(names, [*EMBEDDED, "vector"])
     stored = parity.as_vectors([row["vector"] for row in found])
-    again = embedder.probe([row["prefix"] + row["text"] for row in found], "passage")
+    again = embedder.probe([embedded(row) for row in found], "passage")
     return parity.top_overlap(again, stored, min(QUESTIONS, len(names) // 4))
 
 

@@ -17,6 +17,7 @@ from flows.stored import stored_documents
 from flows.workshop import Workshop
 from indexes.catalog import Catalog
 from indexes.generation import published_catalog
+from indexes.rows import EMBEDDED, embedded
 from indexes.vectors import SCAN_ROWS, ChunkTable
 from parsers.errors import StoreError, UsageError
 
@@ -98,9 +99,9 @@ def _check_lengths(shop: Workshop) -> None:
     assert shop.published is not None
     table = ChunkTable.open(shop.storage.tables(shop.published.generation), shop.published.chunks_version)
     over, longest = 0, (0, "")
-    for batch in table.rows(["chunk_id", "provenance", "prefix", "text"], READ):
+    for batch in table.rows(["chunk_id", "provenance", *EMBEDDED], READ):
         rows = [row for row in batch.to_pylist() if row["provenance"]]
-        tokens = shop.embedder.counts([row["prefix"] + row["text"] for row in rows]).tolist() if rows else []
+        tokens = shop.embedder.counts([embedded(row) for row in rows]).tolist() if rows else []
         over += sum(count > shop.embedder.limit for count in tokens)
         longest = max([longest, *zip(tokens, (row["chunk_id"] for row in rows), strict=True)])
     if over:

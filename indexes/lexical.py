@@ -39,7 +39,7 @@ from parsers.errors import GristmillError, IndexBusy, StoreError
 HEAP: Final = 64_000_000  # bytes of one indexing thread before it writes a segment
 ID: Final = 32  # digits of a chunk id, with which a stamp begins
 _HEX: Final = "0123456789abcdef"
-COLUMNS: Final = ("chunk_id", "document_id", "key", "labels", "row_digest", "heading_path", "note", "prefix", "text")
+COLUMNS: Final = ("chunk_id", "document_id", "key", "labels", "row_digest", "heading_path", "note", *rows.EMBEDDED)
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ class LexicalIndex:
             delete_ids: chunk ids to remove, among them those of written rows that stand there already; ids that are
                 not there are passed over.
             written: a table or batches with at least the columns chunk_id, document_id, key, labels, row_digest,
-                heading_path, note, prefix and text.
+                heading_path, note, prefix, text and cut.
         """
         writer = self._writing()
         self._changed = True
@@ -246,7 +246,7 @@ class LexicalIndex:
 
     def _write(self, writer: tantivy.IndexWriter, batch: pa.RecordBatch) -> None:
         for row in batch.select(COLUMNS).to_pylist():
-            terms = analyse(row["prefix"] + row["text"])
+            terms = analyse(rows.embedded(row))
             # Every field is text: a value of another type would fail only at commit, and end the writer.
             document = {
                 "chunk_id": row["chunk_id"],

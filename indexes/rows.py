@@ -1,16 +1,16 @@
 """A row of the index: one chunk with everything that a reader sees of it.
 
-Kept here: the embedded text of a row is ``prefix + text``; a row's digest covers every column that a reader sees and
-whether the row has a vector, but neither the vector's numbers nor the runtime that made them, in an encoding that no
-two different rows share; a row names its vector's provenance if and only if it has a vector; and hits stand in one
-order everywhere: falling score, then chunk id.
+Kept here: the embedded text of a row is ``prefix`` and ``text`` without what is left out within it; a row's digest
+covers every column that a reader sees and whether the row has a vector, but neither the vector's numbers nor the
+runtime that made them, in an encoding that no two different rows share; a row names its vector's provenance if and
+only if it has a vector; and hits stand in one order everywhere: falling score, then chunk id.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chunker.chunk import Chunk, chunk_ids, prefix
+from chunker.chunk import Chunk, chunk_ids, gaps_in, prefix, without
 from enrich.memo import text_digest
 
 ID: Final = re.compile("[0-9a-f]{32}")  # of a document or a chunk, see chunker.chunk
@@ -39,12 +39,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         note: what places the chunk in its document; empty where there is none.
         heading_path: titles from the document's own down to the section; an untitled document has none of its own.
         locator: the citation a person would write.
-        tokens: tokens of ``text`` by the ruler.
+        tokens: tokens by the ruler of ``text`` without what is left out within it.
         unknown_tokens: how many of the embedded text's tokens the embedder does not know.
         section_start, section_end: ``[start, end)`` of the innermost section around the chunk.
         previous_id, next_id: the neighbours in the document; empty at its ends.
         labels: the document's labels, sorted.
-        cut: what of the chunk had to be cut; empty where nothing was.
+        cut: what of the chunk had to be cut, and which stretches of its text are left out of the index, as
+            ``Chunk.remarks`` writes them; empty where neither is the case.
     """
 
     chunk_id: str
@@ -69,7 +70,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def embedded_text(self) -> str:
         """The text that goes to the embedder, to BM25 and to a reranker."""
-        return self.prefix + self.text
+        return embedded({"prefix": self.prefix, "text": self.text, "cut": self.cut})
+
+
+EMBEDDED: Final = ("prefix", "text", "cut")  # the columns that an embedded text is made of
+
+
+def embedded(row: Mapping[str, Any]) -> str:
+    """The embedded text of a row that holds at least the columns ``EMBEDDED``."""
+    gaps = gaps_in(row["cut"])
+    return str(row["prefix"] + without(row["text"], gaps))
 
 
 class Vector(NamedTuple):
@@ -132,7 +142,7 @@ def document_rows(
             previous_id=around[i],
             next_id=around[i + 2],
             labels=tuple(sorted(set(labels))),
-            cut=chunk.cut,
+            cut=chunk.remarks,
         )
         for i, chunk in enumerate(chunks)
     ]

@@ -116,7 +116,7 @@ class _Found(msgspec.Struct):
 
 _OWN: Final = ("rank", "score", "ranks", "scores", "also", "rerank_score")  # of a hit and in no column
 _SHOWN: Final = tuple(field for field in Hit.__struct_fields__ if field not in _OWN)
-_COLUMNS: Final = (*_SHOWN, "prefix")
+_COLUMNS: Final = tuple(dict.fromkeys([*_SHOWN, *rows.EMBEDDED]))
 
 
 class Searcher:
@@ -247,7 +247,7 @@ class Searcher:
     def _reranked(self, reranker: Reranker, query: str, found: list[_Found]) -> list[_Found]:
         """The first of these by falling score of the reranker, equal scores by rising chunk id, then the rest."""
         read, rest = found[: self._rerank_depth], found[self._rerank_depth :]
-        scores = np.asarray(reranker.scores(query, [one.row["prefix"] + one.row["text"] for one in read]))
+        scores = np.asarray(reranker.scores(query, [rows.embedded(one.row) for one in read]))
         if scores.shape != (len(read),) or not np.isfinite(scores).all():
             raise ModelError(
                 f"reranker {reranker.fingerprint[:8]} gave scores of shape {scores.shape} for {len(read)} texts, "

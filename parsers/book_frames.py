@@ -16,6 +16,8 @@ _PAGE: Final = re.compile(r"[\s.]*(?:\d{1,4}|[ivxlc]{1,6})\s*$")
 
 _FIRST_ENTRIES: Final = 6  # entries of a list of contents, one of which must come again where the text begins
 _CONTENTS_SHARE: Final = 0.12  # of the text that a list of contents takes at most
+_LONGEST_CONTENTS: Final = 300_000  # code points that a list of contents takes at most in any text
+_MOST_CONTENTS: Final = 100  # lists of contents that are looked for; a volume with several works has some
 _ENTRY: Final = 80  # code points of a line in a list that has no page number
 _LISTED: Final = 8_000  # code points that a list of contents takes at most for each heading that it names
 _INDEX_AFTER: Final = 0.4  # share of the text before an index
@@ -43,9 +45,10 @@ def leave_licence_out(text: str, blocks: list[Block]) -> bool:
 
 
 def leave_contents_out(text: str, blocks: list[Block]) -> None:
-    index = 0
-    while index < len(blocks):
+    index = lists = 0
+    while index < len(blocks) and lists < _MOST_CONTENTS:
         if blocks[index].frame == "contents" and blocks[index].left_out is None:
+            lists += 1
             end = _contents_end(text, blocks, index)
             for block in blocks[index:end]:
                 block.left_out = "contents"
@@ -56,12 +59,12 @@ def leave_contents_out(text: str, blocks: list[Block]) -> None:
 
 def _contents_end(text: str, blocks: list[Block], first: int) -> int:
     """Index of the block where the text begins: the first that one of the first entries names."""
-    limit = blocks[first].start + int(_CONTENTS_SHARE * len(text)) + 4000
+    limit = blocks[first].start + min(int(_CONTENTS_SHARE * len(text)) + 4000, _LONGEST_CONTENTS)
     entries: set[tuple[object, ...]] = set()
     book: int | None = None
     headings = 0
-    for met, block in enumerate(blocks[first + 1 :]):
-        index = first + 1 + met
+    for index in range(first + 1, len(blocks)):
+        block, met = blocks[index], index - first - 1
         if block.start > limit or block.left_out:
             break
         headings += block.level not in (None, "title", "numeral")

@@ -60,6 +60,7 @@ _NAMED: Final[tuple[tuple[Frame, re.Pattern[str]], ...]] = (
 _TITLE_GAP: Final = 2  # blank lines above a title in capitals; with fewer it may be an inscription
 _SHORT: Final = 120  # code points that a title has at most
 _HEADING: Final = 700  # code points that a numbered heading has at most, with the summary that some carry
+_SPACE: Final = 200  # code points of white space in front of a number within a block, at most
 _MARKS: Final = " \t\n_*=.,:;-—–#"
 
 
@@ -197,7 +198,7 @@ def _split_inside(text: str, block: Block) -> list[Block]:
     cuts = [
         (found.start(), int(found[1]))
         for found in _INNER.finditer(text, block.start, block.end)
-        if text[block.start : found.start()].rstrip()[-1:] in ".!?:;\"”'’)]_"
+        if text[max(block.start, found.start() - _SPACE) : found.start()].rstrip()[-1:] in ".!?:;\"”'’)]_"
     ]
     if not cuts:
         return [block]
@@ -207,8 +208,9 @@ def _split_inside(text: str, block: Block) -> list[Block]:
         parts.append(block)
     else:
         end = block.end
+    line, counted = block.line, block.start
     for (start, value), stop in zip(cuts, [*(cut[0] for cut in cuts[1:]), end], strict=True):
-        line = block.line + text.count("\n", block.start, start)
+        line, counted = line + text.count("\n", counted, start), start
         gap = block.gap if start == block.start else 0
         parts.append(Block(start, stop, line, gap, number=value, style="bracket"))
     return parts

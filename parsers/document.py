@@ -1,8 +1,11 @@
 """The document tree: the one interface between parsing and everything after it.
 
-Kept here, and tested for every adapter and every real file: each offset counts Unicode code points of
-``Document.text``; nodes stand in reading order, parents before children, children inside their parents; and the
-leaves' outer spans are disjoint and together hold every non-blank character of the text.
+Invariants, tested for every adapter and every real file:
+- Each offset counts Unicode code points of ``Document.text``.
+- Nodes stand in reading order, parents before children, children inside their parents.
+- The leaves' outer spans are disjoint and together hold every non-blank character of the text.
+- Encoded data (``parsers/blobs.py``) is a part of its own that is left out, in every format.
+- Where the builder writes the text, leaves that are left out stand behind everything else, so that they part nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from typing import Final, Literal
 from unicodedata import category
 
 import msgspec
+
+from parsers.blobs import leave_blobs_out
 
 Kind = Literal[
     "section",  # a heading and everything below it; its extent begins at the heading
@@ -34,12 +39,14 @@ Kind = Literal[
     "front_matter",
     "header",  # a running head
     "footer",  # a running foot
+    "blob",  # encoded data, always left out
 ]
 Status = Literal["ok", "partial", "empty", "unsupported", "failed"]
 Box = tuple[float, float, float, float]
 
 CONTAINERS: Final = frozenset({"section", "list", "item", "table", "quote"})
 ROOT: Final = -1
+LONGEST_TITLE: Final = 1_000  # code points of a heading's title; what is longer is cut
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,6 +71,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         header: whether a table row is a header row.
         work: of a section, how a citation names the work that it holds (``Caesar, Gallic War``).
         ref: where in its work the part stands, as a citation prints it (``4.25``).
+        continued: whether it goes on the part before it, from which only left-out parts divide it.
     """
 
     kind: Kind
@@ -84,6 +92,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     header: bool = False
     work: str | None = None
     ref: str | None = None
+    continued: bool = False
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -164,6 +173,7 @@ class TreeBuilder:
         self._length = 0
         self._nodes: list[Node] = []
         self._open: list[int] = []
+        self._aside: list[tuple[Kind, str, dict[str, object]]] = []  # what is left out of a text that is written
 
     @property
     def position(self) -> int:
@@ -195,6 +205,7 @@ class TreeBuilder:
             outer: with its marks.
             work: how a citation names the work that begins here.
         """
+        title = title[:LONGEST_TITLE]
         if not self._inside_block():
             while self._open and self._nodes[self._open[-1]].level >= level:
                 self._close_section()
@@ -245,8 +256,13 @@ class TreeBuilder:
         return start, self._length
 
     def write_leaf(self, kind: Kind, text: str, separator: str = "\n\n", **attributes: object) -> None:
-        """Write text and add it as a leaf; blank text adds nothing."""
-        if text.strip():
+        """Write text and add it as a leaf; blank text adds nothing.
+
+        A leaf with a reason to be left out is written behind everything else, when the document is finished.
+        """
+        if text.strip() and attributes.get("left_out"):
+            self._aside.append((kind, text, attributes))
+        elif text.strip():
             start, end = self.write(text, separator)
             self.leaf(kind, start, end, **attributes)
 
@@ -283,20 +299,22 @@ class TreeBuilder:
                 self._close_section()
             else:
                 self.close()
+        for kind, part, attributes in self._aside:
+            self.leaf(kind, *self.write(part), **attributes)
         text = self._given if self._given is not None else "".join(self._pieces)
-        nodes = _grow_to_cover(text, self._nodes)
+        nodes, blobs = leave_blobs_out(text, _grow_to_cover(text, self._nodes))
         document = Document(
             text=text,
             title=" ".join(title.split()),
             work=work,
             nodes=tuple(nodes),
-            metadata=dict(sorted((metadata or {}).items())),
+            metadata=dict(sorted(({**(metadata or {}), "left_out": blobs} if blobs else metadata or {}).items())),
             labels=tuple(sorted(set(labels))),
             media_type=media_type,
         )
         check(document)
         if not has_text(document):
-            reason = "; ".join([*problems, empty_reason]) if problems else empty_reason
+            reason = "; ".join([*problems, empty_reason, *([f"left out: {blobs}"] if blobs else [])])
             return msgspec.structs.replace(document, status="empty", reason=reason)
         if problems:
             return msgspec.structs.replace(document, status="partial", reason="; ".join(problems))

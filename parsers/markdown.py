@@ -1,17 +1,21 @@
 """Markdown: CommonMark with tables, footnotes and front matter.
 
-Kept here: the text is the decoded file, character for character, so offsets in the text are offsets in the file;
-markdown-it-py alone decides what is a heading, a code block or a list item. Its tokens name lines only, so the place
-within the line is noted as its block rules run.
+Invariants:
+- The text is the decoded file, character for character, so offsets in the text are offsets in the file.
+- markdown-it-py alone decides what is a heading, a code block or a list item. Its tokens name lines only, so the place
+  within the line is noted as its block rules run.
+- Time is linear in the file. Tokens are held for one block of the highest level at a time, and none for table cells.
 """
 
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Final
+from itertools import chain
+from typing import Final, Literal
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
@@ -28,7 +32,7 @@ Span = tuple[int, int]
 _CHAINS: Final = ("paragraph", "reference", "blockquote", "list", "table", "footnote_def")
 _DEEPEST: Final = 60  # nested blocks, two for a list level; what is nested deeper is not taken apart
 _LONG: Final = 1000  # characters of a heading from which its markup is left as it stands
-_MOST_SCANNED: Final = 20_000  # characters of a paragraph in which comments are looked for
+_LONGEST_TICKS: Final = 40  # backticks in a row that may open a code span
 
 _MARKUP: Final = re.compile(r"[\\`*_\[\]<&~^]")
 _LONGEST_TITLE: Final = 250  # code points of a heading that can name a section
@@ -39,6 +43,8 @@ _INLINE: Final = re.compile(r"\\.|`+|<!--", re.DOTALL)
 _MARKS: Final = re.compile(r"[ \t>]*")
 _BLANKS: Final = re.compile(r"[ \t]*")
 _LANGUAGE: Final = re.compile(r"\s*\{?\s*\.?([\w+#.-]+)")
+_DEFINITION: Final = re.compile(r"^[ \t>*+\d.)-]{0,80}\[[^\]\n]{1,999}\]:", re.MULTILINE)  # of a link or footnote
+_OF_TABLES: Final = frozenset({"table_open", "tr_open", "table_close"})  # tokens that are used of a table's
 _SCRIPT: Final = re.compile(r"<(?:script|style)\b", re.IGNORECASE)
 
 _Rule = Callable[[StateBlock, int, int, bool], bool]
@@ -81,7 +87,8 @@ class _Reader:
         self._text = text
         self._start = start
         self._line = text.count("\n", 0, start) + 1  # number of the file's line in which the first line here stands
-        self._lines = [start, *(match.end() for match in re.compile("\n").finditer(text, start)), len(text) + 1]
+        ends = (match.end() for match in re.compile("\n").finditer(text, start))
+        self._lines = array("Q", chain([start], ends, [len(text) + 1]))
         self._builder = builder
         self._env: dict[str, object] = {}
         self._open: list[Span] = []  # begin and end of the containers that are open
@@ -97,13 +104,15 @@ class _Reader:
 
     def read(self) -> None:
         """Add everything to the builder."""
-        parser = _parser()
-        tokens: list[Token] = []
         # With a line end behind the last line, without which markdown-it-py 4.3 fails on some blank ones in quotes.
-        parser.block.parse(self._text[self._start :] + "\n", parser, self._env, tokens)
-        index = 0
-        while index < len(tokens):
-            index += self._add(tokens, index)
+        source = self._text[self._start :] + "\n"
+        if _DEFINITION.search(source):  # a heading may use a link that is defined below it
+            for _ in _blocks(source, self._env):
+                pass
+        for tokens in _blocks(source, self._env):
+            index = 0
+            while index < len(tokens):
+                index += self._add(tokens, index)
 
     def _add(self, tokens: list[Token], index: int) -> int:
         """Add the block that begins with a token; how many tokens are done with it."""
@@ -199,12 +208,13 @@ class _Reader:
 
     def _pieces(self, kind: Kind, start: int, end: int, comments: Iterator[Span]) -> None:
         """A part with the comments in it left out of the index."""
-        position = start
+        position, continued = start, False
         for low, high in comments:
-            self._leaf(kind, position, low, first=position == start)
+            self._leaf(kind, position, low, first=position == start, continued=continued)
             self._leaf("markup", low, high, first=low == start, left_out="comment")
+            continued = continued or (not self._text[position:low].isspace() and position < low)
             position = high
-        self._leaf(kind, position, end, first=position == start)
+        self._leaf(kind, position, end, first=position == start, continued=continued)
 
     def _table(self, tokens: list[Token], index: int) -> int:
         begin, end = self._span(tokens[index])
@@ -299,8 +309,9 @@ def _comments(text: str, start: int, end: int) -> Iterator[Span]:
 
 def _inline_comments(text: str, start: int, end: int) -> Iterator[Span]:
     """Comments in running text, outside code spans."""
-    if end - start > _MOST_SCANNED or text.find("<!--", start, end) < 0:
+    if text.find("<!--", start, end) < 0:
         return
+    unclosed: set[int] = set()  # numbers of backticks that close no code span from here on
     while mark := _INLINE.search(text, start, end):
         start = mark.end()
         if mark[0] == "<!--":
@@ -309,8 +320,10 @@ def _inline_comments(text: str, start: int, end: int) -> Iterator[Span]:
                 return
             start = close + 3
             yield mark.start(), start
-        elif mark[0].startswith("`"):
+        elif mark[0].startswith("`") and len(mark[0]) <= _LONGEST_TICKS and len(mark[0]) not in unclosed:
             closing = re.compile(rf"(?<!`){mark[0]}(?!`)").search(text, start, end)
+            if closing is None:
+                unclosed.add(len(mark[0]))
             start = closing.end() if closing else start
 
 
@@ -329,6 +342,37 @@ def _plain(tokens: list[Token]) -> Iterator[str]:
             yield " "
         elif token.children:
             yield from _plain(token.children)
+
+
+class _State(StateBlock):
+    """The state of the block parser; it keeps no tokens of a table's cells."""
+
+    def push(self, ttype: str, tag: str, nesting: Literal[-1, 0, 1]) -> Token:
+        if self.parentType == "table" and ttype not in _OF_TABLES:
+            return _UNUSED
+        return super().push(ttype, tag, nesting)
+
+
+_UNUSED: Final = Token("", "", 0)
+
+
+def _blocks(source: str, env: dict[str, object]) -> Iterator[list[Token]]:
+    """The tokens of each block of the highest level in turn; what ``ParserBlock.tokenize`` does, a block at a time."""
+    parser = _parser()
+    state = _State(source, parser, env, [])
+    rules = parser.block.ruler.getRules("")
+    line, blank = state.line, False
+    while (line := state.skipEmptyLines(line)) < state.lineMax:
+        state.line, state.tokens = line, []
+        if not any(rule(state, line, state.lineMax, False) for rule in rules):
+            raise RuntimeError(f"no rule of markdown-it-py took line {line}")
+        yield state.tokens
+        state.tight = not blank
+        line = state.line
+        blank = blank or state.isEmpty(line - 1)
+        if line < state.lineMax and state.isEmpty(line):
+            blank = True
+            line += 1
 
 
 @cache

@@ -31,6 +31,7 @@ _WEIGHING: Final = 8  # times the length of a file that may be spent on it, howe
 _COPYRIGHT: Final = re.compile(r"©|\(c\)\s*\d|copyright|all rights reserved|imprint|impressum", re.IGNORECASE)
 _SHORT_FOOTER: Final = 500  # characters
 _FALLBACKS: Final = tags("noscript iframe video audio canvas object embed")
+_WITHIN_LINES: Final = _FALLBACKS | {"select"}
 _META: Final = {
     "author": "author",
     "date": "date",
@@ -111,8 +112,9 @@ class _Writer:
         """
         if not text.strip():
             return
-        if self.reason is not None:
-            attributes["left_out"] = self.reason
+        if self.reason is not None:  # it is written behind the page, so that it parts nothing
+            self.builder.write_leaf("paragraph" if kind == "heading" else kind, text, left_out=self.reason)
+            return
         separator = self._open_boxes(close)
         start, end = self.builder.write(text, separator)
         if kind == "heading":
@@ -129,8 +131,6 @@ class _Writer:
         for box in self.boxes:
             if box.opened:
                 continue
-            if self.reason is not None:
-                box.attributes["left_out"] = self.reason
             if box.mark:
                 start, end = self.builder.write(box.mark, separator)
                 separator = ""
@@ -216,7 +216,7 @@ class _Page:
             return None
         reason = self._boilerplate(node, tag)
         if reason is not None:
-            return self._left_out(reason)
+            return self._left_out(tag, reason)
         special = self._by_tag.get(tag)
         if special is not None:
             self._flush()
@@ -350,13 +350,20 @@ class _Page:
         foot = (tag == "footer" or role == "contentinfo") and not self._articles
         return "footer" if foot and len(text) < _SHORT_FOOTER and _COPYRIGHT.search(text) else None
 
-    def _left_out(self, reason: str) -> _Leave:
-        self._flush()
+    def _left_out(self, tag: str, reason: str) -> _Leave:
+        """Leave an element out; one that stands within a line does not end the paragraph around it."""
+        around, only_images = self._inline, self._only_images
+        if tag in _WITHIN_LINES:
+            self._inline, self._only_images = [], True
+        else:
+            self._flush()
         self._writer.reason = reason
 
         def leave() -> None:
             self._flush()
             self._writer.reason = None
+            if tag in _WITHIN_LINES:
+                self._inline, self._only_images = around, only_images
 
         return leave
 

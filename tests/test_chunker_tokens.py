@@ -54,6 +54,15 @@ def reference(path: Path) -> Tokenizer:
     return tokenizer
 
 
+def expected(exact: Tokenizer, text: str) -> int:
+    """The tokenizer's own count, but for unknown tokens of more than 20 characters: one for every 4 of those."""
+    found = exact.encode(text, add_special_tokens=False)
+    return sum(
+        -(-(end - start) // 4) if token == exact.token_to_id("[UNK]") and end - start > 20 else 1
+        for token, (start, end) in zip(found.ids, found.offsets, strict=True)
+    )
+
+
 blanks = st.sampled_from(
     [" ", "  ", "\n", "\t", "\r\n", "\u00a0", "\u2003", "\u3000", "\u2028", "\x0b", "\x1c", "\x85"]
 )
@@ -73,7 +82,7 @@ def test_counts_are_the_tokenizers(real: tuple[Ruler, Tokenizer], before: str, t
     ruler, exact = real
     assert ruler.additive
     for one in (before, text, text):
-        assert ruler.count(one) == len(exact.encode(one, add_special_tokens=False))
+        assert ruler.count(one) == expected(exact, one)
 
 
 @settings(max_examples=200, deadline=None)
@@ -99,7 +108,7 @@ def test_parts_add_up_where_they_are_cut_at_white_space(
 @given(texts, st.integers(1, 20))
 def test_as_much_is_reached_as_fits(tokenizer: Path, text: str, limit: int) -> None:
     ruler = Ruler(tokenizer, limit=64)
-    end = ruler.measure(text).reach(0, limit)
+    end = ruler.reach(text, limit)
     assert ruler.count(text[:end]) <= limit
     assert end == len(text) or ruler.count(text) > limit
 
@@ -109,7 +118,7 @@ def test_the_memory_of_words_is_bounded(tokenizer: Path, monkeypatch: pytest.Mon
     ruler, exact = Ruler(tokenizer, limit=64), reference(tokenizer)
     for number in range(200):
         text = f"word{number} again{number // 2} {'long' * 30}{number}"
-        assert ruler.count(text) == len(exact.encode(text, add_special_tokens=False))
+        assert ruler.count(text) == expected(exact, text)
         assert len(ruler._words) <= 60
 
 

@@ -67,6 +67,7 @@ def itself(name: str, books: Path) -> float:
 def own(what: str, books: Path) -> float:
     """Processor seconds of Gristmill's chunker, or of the tokenizer alone on the same paragraphs."""
     from chunker.blocks import regions
+from chunker.kept import Kept
     from chunker.split import split
     from flows.ruler import chunker_settings, open_ruler
     from flows.settings import load_settings
@@ -81,9 +82,9 @@ def own(what: str, books: Path) -> float:
             split(document, document.title or name, ruler, how)
         return time.process_time() - begin
     parts = [
-        document.text[unit.start : unit.end]
-        for document in documents
-        for region in regions(document, "")
+        kept.text[unit.start : unit.end]
+        for document, kept in zip(documents, map(Kept, documents), strict=True)
+        for region in regions(document, kept, "")
         for unit in region.units
     ]
     begin = time.process_time()
