@@ -102,8 +102,7 @@ def _bands(region: Sequence[Row], cut: float) -> list[tuple[int, int]]:
             start += 1
             continue
         end = next((i for i in range(start, len(region)) if _crosses(region[i], cut)), len(region))
-        first, last = _trimmed(region, cut, start, end)
-        for band in _stacked(region, cut, first, last):
+        for band in _stacked(region, cut, *_trimmed(region, cut, start, end)):
             if _is_columns(region[band[0] : band[1]], cut):
                 accepted.append(band)
         start = end
@@ -119,10 +118,13 @@ def _sides(row: Row, cut: float) -> tuple[list[Word], list[Word]]:
     return [w for w in row.words if w.x0 < cut - 0.5], [w for w in row.words if w.x0 >= cut - 0.5]
 
 
-def _trimmed(region: Sequence[Row], cut: float, first: int, last: int) -> tuple[int, int]:
+def _trimmed(region: Sequence[Row], cut: float, first: int, last: int) -> tuple[int, int, int]:
     """Leave out rows at the end on the left alone that the file draws after the right column.
 
     They stay where they are as wide as the left column: text over the whole page would not have been broken there.
+
+    Returns:
+        The first row, the one behind the last, and the one behind the last that may stand below both columns.
     """
     right = [word.order for row in region[first:last] for word in _sides(row, cut)[1]]
     end = last
@@ -138,7 +140,7 @@ def _trimmed(region: Sequence[Row], cut: float, first: int, last: int) -> tuple[
         if right_words or not left_words or region[first].size < 1.15 * region[last - 1].size:
             break
         first += 1
-    return first, last
+    return first, last, end
 
 
 def _is_as_wide(above: Sequence[Row], below: Sequence[Row], cut: float) -> bool:
@@ -148,8 +150,8 @@ def _is_as_wide(above: Sequence[Row], below: Sequence[Row], cut: float) -> bool:
     return bool(edges) and max(row.x1 for row in below) - start >= _PROSE_FILL * (max(edges) - start)
 
 
-def _stacked(region: Sequence[Row], cut: float, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Cut a band where the file has drawn all above, on both sides, before anything below."""
+def _stacked(region: Sequence[Row], cut: float, first: int, last: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut a band before row ``end`` where the file has drawn all above, on both sides, before anything below."""
     spans = [(min(w.order for w in row.words), max(w.order for w in row.words)) for row in region[first:last]]
     latest: list[int] = []
     for span in spans:
@@ -160,7 +162,7 @@ def _stacked(region: Sequence[Row], cut: float, first: int, last: int) -> Iterat
         lowest = min(lowest, spans[index][0])
         earliest[index] = lowest
     start = first
-    for index in range(1, len(spans)):
+    for index in range(1, min(end - first, len(spans))):
         if latest[index - 1] < earliest[index] and _alone(region[first + index], cut):
             yield start, first + index
             start = first + index
