@@ -14,7 +14,7 @@ from parsers.document import Document, TreeBuilder
 from parsers.pdf_blocks import Block, blocks, joined_across
 from parsers.pdf_headings import body_size, mark_headings
 from parsers.pdf_join import Vocabulary
-from parsers.pdf_layout import Line
+from parsers.pdf_lines import Line
 from parsers.pdf_marks import mark_parts
 from parsers.pdf_pages import File, Page, read_file
 from parsers.pdf_running import running_lines

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from parsers.pdf_layout import Line
+from parsers.pdf_lines import Line
 from parsers.pdf_rows import is_bullet, is_number
 
 BlockKind = Literal["paragraph", "heading", "item", "table", "code", "caption", "footnote", "header", "footer"]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from parsers.pdf_blocks import Block
-from parsers.pdf_layout import Line
+from parsers.pdf_lines import Line
 
 _LARGER: Final = 1.12  # of the body size
 _ALIKE: Final = 1.03  # sizes nearer than this are one size

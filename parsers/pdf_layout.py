@@ -6,84 +6,25 @@ Kept here: every word of the page is in exactly one line, or in one row of a tab
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
-
-from parsers.pdf_bidi import RIGHT_TO_LEFT, base_is_right_to_left, brackets_set_right, logical_order
+from parsers.pdf_bidi import base_is_right_to_left
 from parsers.pdf_columns import regions
-from parsers.pdf_rows import ABOVE, BELOW, Row, is_bullet, is_mono
-from parsers.pdf_table import Strip, continuations, find_table
-from parsers.pdf_text import Angle, Word
-
-MONO_WIDTH: Final = 0.6  # of the font size: a character of Courier and its like
-_RAISED: Final = 0.8  # of the font size: a smaller word at the beginning of a line is a mark
-_TOUCHING: Final = 0.12  # of the font size: words nearer than this have no space between them
-
-
-class Line(msgspec.Struct):
-    """A line of a column, or a row of a table.
-
-    Attributes:
-        text: its words, a space between them; of a row, its cells with `` | `` between.
-        x0, x1: edges in points, in the upright frame of its direction of writing.
-        base: height of the baseline, downwards.
-        size: font size of most of its characters, in points.
-        bold, mono: whether nearly all of its characters are so.
-        first: width of its first word in points.
-        second: where its second word begins; of a single word, where that begins.
-        column: number of its column on the page, from 0 in reading order.
-        left, right: edges of its column in points.
-        cells: of a row, the texts of its cells; empty otherwise.
-        table: number of the table on the page that a row belongs to, from 1; 0 for a line.
-        page: 1-based page.
-        angle: direction of writing in quarter turns anticlockwise, in the page's own space.
-        order: when the file draws it.
-        mirrored: whether its edges count from the right, so that it begins at ``x0`` though it is read from the right.
-    """
-
-    text: str
-    x0: float
-    x1: float
-    base: float
-    size: float
-    bold: bool
-    mono: bool
-    first: float
-    second: float = 0.0
-    column: int = 0
-    left: float = 0.0
-    right: float = 0.0
-    cells: tuple[str, ...] = ()
-    table: int = 0
-    page: int = 0
-    angle: Angle = 0
-    order: int = 0
-    mirrored: bool = False
-
-    def mirror(self) -> None:
-        """Let the edges count from the right."""
-        self.x0, self.x1 = -self.x1, -self.x0
-        self.left, self.right = -self.right, -self.left
-        self.second, self.mirrored = self.x0, True
-
-    @property
-    def top(self) -> float:
-        return self.base - ABOVE * self.size
-
-    @property
-    def bottom(self) -> float:
-        return self.base + BELOW * self.size
+from parsers.pdf_lines import Line, line_of
+from parsers.pdf_rows import Row
+from parsers.pdf_rules import Rule, upright
+from parsers.pdf_table import find_table
+from parsers.pdf_tables import page_tables, table_lines
+from parsers.pdf_text import SKEWED, Angle, Word
 
 
-def page_lines(words: Sequence[Word], page: int) -> list[Line]:
+def page_lines(words: Sequence[Word], page: int, rules: Sequence[Rule] = ()) -> list[Line]:
     """The lines of a page in reading order; what is written in another direction than most of it comes last.
 
     Args:
         words: all its words.
         page: its 1-based number.
+        rules: the lines drawn on it, in its own space.
     """
     weights: Counter[Angle] = Counter()
     for word in words:
@@ -91,8 +32,11 @@ def page_lines(words: Sequence[Word], page: int) -> list[Line]:
     lines: list[Line] = []
     columns = tables = 0
     for angle, _ in sorted(weights.items(), key=lambda item: (-item[1], item[0])):
-        for region in regions([word for word in words if word.angle == angle]):
-            for line in _region_lines(region, tables):
+        drawn = upright(rules, angle) if angle != SKEWED else []
+        found = page_tables([word for word in words if word.angle == angle], drawn, tables + 1)
+        tables = max([tables, *(line.table for line in found.rows.values())])
+        for region in regions(found.words):
+            for line in _region_lines(region, found.rows, tables):
                 line.column, line.page, line.angle = columns, page, angle
                 lines.append(line)
                 tables = max(tables, line.table)
@@ -100,94 +44,50 @@ def page_lines(words: Sequence[Word], page: int) -> list[Line]:
     return lines
 
 
-def _region_lines(region: Sequence[Row], tables: int) -> Iterator[Line]:
+def _region_lines(region: Sequence[Row], ready: Mapping[int, Line], tables: int) -> Iterator[Line]:
     """The rows of a region as lines, and as rows of a table where cells stand below each other."""
     left, right = min(row.x0 for row in region), max(row.x1 for row in region)
     turned = base_is_right_to_left([word.text for row in region for word in row.words])
+    for part in _between(region, ready):
+        if isinstance(part, Line):
+            found = [part]
+        else:
+            found = list(_unruled(part, turned, tables))
+            tables = max([tables, *(line.table for line in found)])
+        for line in found:
+            line.left, line.right = left, right
+            if turned:
+                line.mirror()
+            yield line
+
+
+def _between(region: Sequence[Row], ready: Mapping[int, Line]) -> Iterator[Line | list[Row]]:
+    """The rows of tables that are known already, and the rows of print between them."""
+    part: list[Row] = []
+    for row in region:
+        known = [ready[word.order] for word in row.words if word.order in ready]
+        others = [word for word in row.words if word.order not in ready]
+        if others:
+            part.append(Row(others, row.base, row.size) if known else row)
+        if known:
+            if part:
+                yield part
+            part = []
+            yield from known
+    if part:
+        yield part
+
+
+def _unruled(region: Sequence[Row], turned: bool, tables: int) -> Iterator[Line]:
     position = 0
     while position < len(region):
         end, strips = find_table(region, position)
         tables += bool(strips)
-        lines = table_rows(region[position:end], strips, turned) if strips else [_line(region[position], (), turned)]
+        if strips:
+            lines = table_lines(region[position:end], strips, turned)
+        else:
+            lines = [line_of(row, turned=turned) for row in region[position:end]]
         for line in lines:
-            line.left, line.right, line.table = left, right, tables if strips else 0
-            if turned:
-                line.mirror()
+            line.table = tables if strips else 0
             yield line
         position = end
-
-
-def table_rows(region: Sequence[Row], strips: Sequence[Strip], turned: bool) -> list[Line]:
-    """The rows of a table; one whose cells have several lines is made of as many rows of print."""
-    printed = [(row, _cells(row, strips, turned)) for row in region]
-    lines: list[Line] = []
-    for goes_on, (row, cells) in zip(continuations(region, [cells for _, cells in printed]), printed, strict=True):
-        line = _line(row, cells, turned)
-        if goes_on:
-            above = lines[-1]
-            above.cells = tuple(f"{old} {new}".strip() for old, new in zip(above.cells, cells, strict=True))
-            above.text = " | ".join(above.cells).strip()
-            above.x0, above.x1 = min(above.x0, line.x0), max(above.x1, line.x1)
-        else:
-            lines.append(line)
-    return lines
-
-
-def _line(row: Row, cells: tuple[str, ...], turned: bool) -> Line:
-    first = row.words[-1] if turned else row.words[0]
-    total = sum(len(word.text) for word in row.words)
-    mono = is_mono(row) and not is_bullet(row.words[0].text)
-    return Line(
-        text=" | ".join(cells).strip() if cells else _set_out(row) if mono else _text(row.words, row.size, turned),
-        x0=row.x0,
-        x1=row.x1,
-        base=row.base,
-        size=_most(row.words, lambda word: word.size),
-        bold=sum(len(word.text) for word in row.words if word.bold) >= 0.9 * total,
-        mono=mono,
-        first=first.x1 - first.x0,
-        second=row.words[1].x0 if len(row.words) > 1 else row.x0,
-        cells=cells,
-        order=min(word.order for word in row.words),
-    )
-
-
-def _set_out(row: Row) -> str:
-    """A line of code with the spaces that are seen in it."""
-    text = row.words[0].text
-    for above, word in pairwise(row.words):
-        spaces = round((word.x0 - above.x1) / (MONO_WIDTH * row.size))
-        text += " " * max(spaces, int(word.space)) + word.text
-    return text
-
-
-def _cells(row: Row, strips: Sequence[Strip], turned: bool) -> tuple[str, ...]:
-    edges = [(low + high) / 2 for low, high in strips]
-    cells: list[list[Word]] = [[] for _ in range(len(edges) + 1)]
-    for word in row.words:
-        cells[sum(word.x0 > edge for edge in edges)].append(word)
-    texts = [_text(words, row.size, turned) for words in cells]
-    return tuple(reversed(texts)) if turned else tuple(texts)
-
-
-def _most(words: Sequence[Word], key: Callable[[Word], float]) -> float:
-    weights: Counter[float] = Counter()
-    for word in words:
-        weights[key(word)] += len(word.text)
-    return min(weights, key=lambda value: (-weights[value], -value))
-
-
-def _text(words: Sequence[Word], size: float, turned: bool) -> str:
-    """Words from left to right as text in reading order; words that touch have no space between."""
-    texts = [word.text for word in words]
-    if RIGHT_TO_LEFT.search("".join(texts)):
-        ordered = logical_order(words, texts, base_is_right_to_left(texts, turned))
-        return brackets_set_right(" ".join(word.text for word in ordered))
-    pieces: list[str] = []
-    for index, word in enumerate(words):
-        gap = word.x0 - words[index - 1].x1 if index else 0.0
-        raised = index == 1 and words[0].size < _RAISED * size  # the mark of a footnote
-        if index and (raised or gap > _TOUCHING * size or (word.space and gap > -_TOUCHING * size)):
-            pieces.append(" ")
-        pieces.append(word.text)
-    return "".join(pieces)

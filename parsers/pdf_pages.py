@@ -17,7 +17,9 @@ import pypdfium2.raw as raw
 
 from parsers.errors import BrokenDocument
 from parsers.pdf_headings import Entry
-from parsers.pdf_layout import Line, page_lines
+from parsers.pdf_layout import page_lines
+from parsers.pdf_lines import Line
+from parsers.pdf_rules import page_rules
 from parsers.pdf_text import SKEWED, Angle, page_text, to_upright
 
 _LOCK: Final = threading.Lock()
@@ -110,7 +112,8 @@ def _read_page(document: pdfium.PdfDocument, index: int) -> Page:
         text = page_text(page)
         unnamed = text.unnamed > _UNNAMED * text.characters
         problem = "unnamed" if unnamed else "" if text.words else _picture(page)
-        return Page(page_lines(text.words, index + 1), page.get_bbox(), page.get_rotation(), problem)
+        rules = page_rules(page) if text.words else []
+        return Page(page_lines(text.words, index + 1, rules), page.get_bbox(), page.get_rotation(), problem)
     except pdfium.PdfiumError:
         return Page([], problem="unreadable")
     finally:

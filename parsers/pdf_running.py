@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from parsers.pdf_layout import Line
+from parsers.pdf_lines import Line
 
 _ZONE: Final = 0.2  # of the page's height, at its top and its foot: text blocks of books leave as much
 _OUTERMOST: Final = 3  # lines of a page, from its top and from its foot

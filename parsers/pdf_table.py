@@ -44,8 +44,10 @@ def find_table(region: Sequence[Row], first: int) -> tuple[int, list[Strip]]:
         if not alone or region[end - 1].x0 >= strips[0][0]:
             last = end
     full = sum(len(segments(row, CELL_GAP)) > 1 for row in region[first:last])
-    if full < 2 or (full == 2 and len(strips) < 2) or _is_list(region[first:last], strips[0]):
+    if full < 2 or (full == 2 and len(strips) < 2):
         return first + 1, []
+    if _is_list(region[first:last], strips[0]):
+        return last, []
     return last, strips
 
 

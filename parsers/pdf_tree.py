@@ -12,7 +12,7 @@ from typing import Final
 from parsers.document import Box, TreeBuilder
 from parsers.pdf_blocks import Block
 from parsers.pdf_join import Vocabulary, join
-from parsers.pdf_layout import MONO_WIDTH, Line
+from parsers.pdf_lines import MONO_WIDTH, Line
 from parsers.pdf_pages import Page
 from parsers.pdf_text import from_upright
 from parsers.tables import names_columns
@@ -95,14 +95,19 @@ class Writer:
             self._close_list()
 
     def _table(self, block: Block, page: int, box: Box) -> None:
-        header = _has_header(block.lines)
+        header = _header_rows(block.lines)
         for index, line in enumerate(block.lines):
-            start, end = self._builder.write(line.text, "\n" if index else "\n\n")
+            start, end = self._builder.write(self._row(line), "\n" if index else "\n\n")
             if not index:
                 self._builder.open("table", start, page=page, box=box)
             row_box = self._box(Block([line], [True]))
-            self._builder.leaf("row", start, end, page=page, box=row_box, header=header and index == 0)
+            self._builder.leaf("row", start, end, page=page, box=row_box, header=index < header)
         self._builder.close()
+
+    def _row(self, line: Line) -> str:
+        """The text of a row, the lines within its cells joined."""
+        cells = [cell.split("\n") for cell in line.cells]
+        return " | ".join(join(lines, [False] * len(lines), self._vocabulary) for lines in cells).strip()
 
     def _box(self, block: Block) -> Box:
         """What the block covers of the page and column where it begins."""
@@ -136,8 +141,13 @@ def _layout(lines: Sequence[Line]) -> str:
     return text
 
 
-def _has_header(rows: Sequence[Line]) -> bool:
-    """Whether the first row heads the others: it alone is bold, or it names columns of figures."""
+def _header_rows(rows: Sequence[Line]) -> int:
+    """How many of the first rows head the others.
+
+    Drawn lines may have told; otherwise it is the first row where it alone is bold, or names columns of figures.
+    """
+    if rows[0].header is not None:
+        return sum(bool(row.header) for row in rows)
     if rows[0].bold:
-        return not all(row.bold for row in rows)
-    return names_columns([row.cells for row in rows])
+        return int(not all(row.bold for row in rows))
+    return int(names_columns([[cell.replace("\n", " ") for cell in row.cells] for row in rows]))

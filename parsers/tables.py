@@ -18,15 +18,15 @@ def names_columns(rows: Sequence[Sequence[str]]) -> bool:
     if len(rows) < 2:
         return False
     return any(
-        cell and not _is_figure(cell) and _is_of_figures([row[column] for row in rows[1:] if column < len(row)])
+        cell and not is_figure(cell) and _is_of_figures([row[column] for row in rows[1:] if column < len(row)])
         for column, cell in enumerate(rows[0])
     )
 
 
 def _is_of_figures(cells: Sequence[str]) -> bool:
     filled = [cell for cell in cells if cell]
-    return bool(filled) and all(_is_figure(cell) for cell in filled)
+    return bool(filled) and all(is_figure(cell) for cell in filled)
 
 
-def _is_figure(cell: str) -> bool:
+def is_figure(cell: str) -> bool:
     return len(cell) <= _LONGEST and bool(_FIGURE.fullmatch(cell))
