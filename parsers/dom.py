@@ -16,6 +16,8 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from parsers.web_noise import classes_of, is_noise
+
 
 def tags(names: str) -> frozenset[str]:
     """A set of element names, given as one text with blanks between them."""
@@ -33,7 +35,7 @@ _IMPLIED: Final = tags("html head body p li dt dd option optgroup tr td th thead
 _FORMATTING: Final = tags("a b big code em font i nobr s small strike strong tt u")
 _DROPPED: Final = tags("head script style template datalist svg")
 _DUPLICATES: Final = tags("katex-html")  # KaTeX shows each formula twice; the other one is MathML
-_PERMALINKS: Final = tags("¶ # § 🔗")
+_TOLD_BY_TEXT: Final = tags("a button clipboard-copy mat-icon md-icon ion-icon")  # noise without a class, too
 
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)[^>]*>?")
 _XHTML: Final = re.compile(r"<\?xml\b|<!DOCTYPE[^>]*XHTML|<html\b[^>]*\bxmlns\s*=", re.IGNORECASE)
@@ -95,14 +97,12 @@ def shown(node: LexborNode) -> bool:
         return tag == "svg" and bool(svg_title(node))
     attributes = node.attributes
     if not attributes:
-        return True
+        return tag not in _TOLD_BY_TEXT or not is_noise(node, tag, attributes)
     if "hidden" in attributes and attributes["hidden"] != "until-found":
         return False
     if _INVISIBLE.search(attributes.get("style") or ""):
         return False
-    if tag == "a" and (node.text() or "").strip() in _PERMALINKS:
-        return False
-    return not _DUPLICATES.intersection((attributes.get("class") or "").split())
+    return _DUPLICATES.isdisjoint(classes_of(attributes)) and not is_noise(node, tag, attributes)
 
 
 def svg_title(node: LexborNode) -> str:
@@ -127,15 +127,6 @@ def replaced(node: LexborNode) -> str | None:
 def fold(text: str) -> str:
     """Text with its white space folded as a browser does, no-break spaces too, and without soft hyphens."""
     return " ".join(text.replace("\u00ad", "").split())
-
-
-def raw_text(root: LexborNode) -> str:
-    """All text below an element as it stands, a line end for each ``br``."""
-    return "".join(
-        "\n" if node.tag == "br" else node.text_content or ""
-        for node, begins in Walk(root)
-        if begins and (node.is_text_node or node.tag == "br")
-    )
 
 
 def _from_xhtml(source: str) -> str:

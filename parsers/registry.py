@@ -97,7 +97,7 @@ ADAPTERS: Final = (
     Adapter(
         "web",
         {".html": "text/html", ".htm": "text/html", ".xhtml": "application/xhtml+xml", ".xht": "application/xhtml+xml"},
-        1,
+        2,
         ("selectolax", "charset-normalizer"),
         "parsers.web",
         text=True,

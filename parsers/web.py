@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
 from selectolax.lexbor import LexborNode
 
 from parsers.decoding import Decoded, decode, html_charset
 from parsers.document import Document, Kind, TreeBuilder
-from parsers.dom import Walk, fold, parse_html, raw_text, replaced, tags
+from parsers.dom import Walk, fold, parse_html, replaced, tags
 from parsers.titles import sensible_title
+from parsers.web_code import code_text, language, listing
 from parsers.web_tables import BLOCKS, HEADINGS, flat_text, lays_out, read_table
 
 MEDIA_TYPE: Final = "text/html"
@@ -41,8 +41,6 @@ _META: Final = {
     "description": "description",
     "keywords": "keywords",
 }
-_LANGUAGE: Final = re.compile(r"(?:language|lang|highlight-source|highlight|brush:?)[-:]([\w+#.-]+)")
-_NO_LANGUAGE: Final = tags("default none notranslate plaintext text")
 _NUMBER: Final = re.compile(r"\s*(-?\d{1,9})")
 _BREAK: Final = "\0"  # a line break within a block; HTML text cannot hold it
 _PARAGRAPH_BREAK: Final = re.compile(r"\0\s*\0[\s\0]*")
@@ -255,13 +253,18 @@ class _Page:
 
     def _code(self, node: LexborNode) -> None:
         self._walk.skip()
-        self._writer.put("code", raw_text(node).rstrip().lstrip("\r\n"), language=_language(node))
+        self._writer.put("code", code_text(node), language=language(node))
 
     def _caption(self, node: LexborNode) -> None:
         self._walk.skip()
         self._writer.put("caption", flat_text(node))
 
     def _table(self, node: LexborNode) -> _Leave | None:
+        found = listing(node)
+        if found is not None:
+            self._walk.skip()
+            self._writer.put("code", found[0], language=found[1])
+            return None
         if self._layouts >= _DEEPEST_LAYOUT or lays_out(node):
             self._layouts += 1
             return self._end_layout
@@ -414,14 +417,3 @@ def _numbering(node: LexborNode) -> tuple[int, int]:
 def _integer(value: str | None, otherwise: int) -> int:
     found = _NUMBER.match(value or "")
     return int(found[1]) if found else otherwise
-
-
-def _language(node: LexborNode) -> str | None:
-    """The language that the classes of a code block, of what is in it or around it name."""
-    around = [node, node.css_first("code"), node.parent, node.parent.parent if node.parent is not None else None]
-    names = [(part.attributes.get("class") or "").split() for part in around if part is not None]
-    for name in chain.from_iterable(names):
-        found = _LANGUAGE.fullmatch(name)
-        if found and found[1] not in _NO_LANGUAGE:
-            return found[1]
-    return None

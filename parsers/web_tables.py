@@ -1,19 +1,27 @@
 """HTML tables as rows of text.
 
-Kept here: each cell stands once, in its row, whatever it spans; cells are separated by ``" | "``; and what stands in
-a cell is flattened without loss: blocks separated by ``"; "``, the cells of a nested table by ``", "``. A table that
-only lays out a page is none: its cells are read as blocks.
+Invariants:
+- Each cell stands in its own column, whatever spans before it; cells are separated by ``" | "``.
+- A short cell is repeated in every row and column that it spans, unless it spans a whole row; a long one stands once.
+- What stands in a cell is flattened without loss: blocks separated by ``"; "``, the cells of a nested table by
+  ``", "``; code in it keeps its lines.
+
+A table that only lays out a page is none: its cells are read as blocks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import dedent
 from typing import Final
 
 from selectolax.lexbor import LexborNode
 
 from parsers.dom import Walk, fold, replaced, tags
 from parsers.tables import names_columns
+from parsers.web_code import code_text
+from parsers.web_grid import Grid
+from parsers.web_noise import tick
 
 CELL_SEPARATOR: Final = " | "
 _MOST_IN_CELL: Final = 1000  # characters; a cell with more is a column of a page
@@ -25,6 +33,7 @@ BLOCKS: Final = tags(
 )
 HEADINGS: Final = tags("h1 h2 h3 h4 h5 h6")
 _CELLS: Final = tags("td th")
+_OWN: Final = tags("tr td th thead tbody tfoot caption")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +60,24 @@ class _Flat:
     def add(self, text: str) -> None:
         self._pieces.append(text)
 
+    def code(self, text: str) -> None:
+        """Add code; several lines of it stand apart, as they are."""
+        if "\n" not in text:
+            self.add(f" {text} ")
+            return
+        self.part("; ")
+        self._line += ("\n" if self._line else "") + dedent(text)
+        self._mark = "\n"
+
     def part(self, mark: str) -> None:
         """End a block; ``mark`` goes before the next one, unless a mark stands there already."""
         text = fold("".join(self._pieces))
         self._pieces.clear()
         if text:
-            self._line += ("" if not self._line else " " if self._line[-1] in ".,;:!?…" else self._mark) + text
+            ended = self._mark != "\n" and self._line[-1:] in (*".,;:!?…",)
+            self._line += ("" if not self._line else " " if ended else self._mark) + text
             self._mark = mark
-        elif mark == "; ":
+        elif mark == "; " and self._mark != "\n":
             self._mark = mark
 
     def text(self) -> str:
@@ -111,7 +130,7 @@ class _Rows:
         self._walk = Walk(table)
         self._rows: list[Row] = []
         self._captions: list[str] = []
-        self._row: list[str] = []
+        self._grid = Grid()
         self._all_headers = True
         self._in_head = False
         self._flat: _Flat | None = None
@@ -122,8 +141,8 @@ class _Rows:
             tag = node.tag or ""
             if tag == "table":
                 nested += 1 if begins else -1
-            if nested == 0 and tag in ("tr", "td", "th", "thead", "caption"):
-                self._own(tag, begins)
+            if nested == 0 and tag in _OWN:
+                self._own(node, tag, begins)
                 continue
             if self._flat is None:
                 self._flat = _Flat()  # text outside any cell, which a parser moves out of the table, as a rule
@@ -133,7 +152,7 @@ class _Rows:
             self._rows[0] = Row(self._rows[0].cells, header=True)
         return " ".join(self._captions), self._rows
 
-    def _own(self, tag: str, begins: bool) -> None:
+    def _own(self, node: LexborNode, tag: str, begins: bool) -> None:
         if tag in _CELLS or tag == "caption":
             text = self._flat.text() if self._flat is not None else ""
             self._flat = _Flat() if begins else None
@@ -143,23 +162,28 @@ class _Rows:
             elif tag == "caption":
                 self._captions.append(text)
             else:
-                self._row.append(text)
-        elif tag == "thead":
-            self._in_head = begins
+                self._grid.cell(text or tick(node), node.attributes.get("colspan"), node.attributes.get("rowspan"))
+        elif tag == "tr":
+            self._end_row()
+            if begins:
+                self._grid.begin_row()
         else:
             self._end_row()
+            self._grid.end_group()
+            self._in_head = begins and tag == "thead"
 
     def _stray(self, text: str) -> None:
         if text:
-            self._row.append(text)
+            self._grid.cell(text)
             self._all_headers = False
 
     def _end_row(self) -> None:
         self._stray(self._flat.text() if self._flat is not None else "")
         self._flat = None
-        if any(self._row):
-            self._rows.append(Row(tuple(self._row), self._in_head or self._all_headers))
-        self._row, self._all_headers = [], True
+        cells = self._grid.end_row()
+        if any(cells):
+            self._rows.append(Row(cells, self._in_head or self._all_headers))
+        self._all_headers = True
 
 
 def _has_header(table: LexborNode) -> bool:
@@ -180,6 +204,10 @@ def _take(flat: _Flat, walk: Walk, node: LexborNode, begins: bool) -> None:
         flat.add(" ")
     elif tag in _CELLS:
         flat.part(", ")
+    elif tag == "pre":
+        if begins:
+            walk.skip()
+            flat.code(code_text(node))
     elif tag in BLOCKS:
         flat.part("; ")
     elif begins and (text := replaced(node)) is not None:

@@ -227,7 +227,7 @@ def test_a_table_is_rows_of_cells() -> None:
         "<table><caption>Cap</caption><thead><tr><th colspan=2>H</th></tr></thead><tr><td rowspan=2>a<br>b</td>"
         "<td></td></tr><tr><td><p>c.</p><p>d</p><ul><li>e<li>f</ul></td></tr><tr><td></td></tr></table>"
     )
-    assert document.text == "Cap\n\nH\na b |\nc. d; e; f"
+    assert document.text == "Cap\n\nH\na b |\na b | c. d; e; f"
     assert [(node.kind, node.header) for node in document.nodes] == [
         ("caption", False),
         ("table", False),
