@@ -19,6 +19,12 @@ The rules:
 - Function words of a query (``FUNCTION_WORDS``) are not looked for where others remain; they are indexed. In a small
   collection they are rare enough to count: 77.1 to 82.0 at 10 on the same benchmark.
 - A phrase of a query is what stands in it between quotation marks; its terms keep their order and its function words.
+- A name (see :mod:`indexes.names`) is kept as it is written. A query that is written in capitals throughout has no
+  capitals that tell anything.
+- A pair of a query is a word and the number or single letter behind it, ``appendix a``, or such a letter and the word
+  behind it, ``c major``: the two stand side by side where they are one name.
+- Single Han characters and Hangul syllables are indexed beside their pairs. A query looks for those that are a word:
+  alone, between kana or between words of grammar, or before a Korean particle.
 """
 
 from __future__ import annotations
@@ -31,13 +37,16 @@ from typing import Final, NamedTuple
 
 import Stemmer
 
+from indexes import characters, names
+
 # Raised by hand when the same text gives other terms, or the BM25 index keeps other things of them (3: positions of the
 # body); an index of another version is written anew.
-VERSION: Final = 5
+VERSION: Final = 6
 WORD_LIMIT: Final = 64  # characters; a longer run is a blob (base64, a digest): its first 64 are one term, uncut
 IDENTIFIER_LIMIT: Final = 200  # characters; a longer one is not kept whole
 QUERY_TERMS: Final = 256  # distinct terms of a query in each field, the first ones; about 8 ms over 110,000 chunks
 QUERY_CHARACTERS: Final = 32_768  # what stands behind them in a query is not read
+SHOUTED: Final = 3  # words of a query; more of them in capitals tell no name
 REMEMBERED_TOKENS: Final = 200_000  # some 50 MB; running text repeats its words, so most tokens are only looked up
 
 
@@ -63,17 +72,30 @@ class Terms(NamedTuple):
     Attributes:
         body: words, parts of identifiers, pairs of characters.
         identifiers: identifiers whole, and their parts that are identifiers.
+        names: capitals, numbers with marks, brands with signs.
+        characters: Han characters and Hangul syllables.
     """
 
     body: str
     identifiers: str
+    names: str
+    characters: str
 
 
 class QueryTerms(NamedTuple):
-    """Distinct terms to look for, in order of appearance, at most ``QUERY_TERMS`` in each field."""
+    """Distinct terms to look for, in order of appearance, at most ``QUERY_TERMS`` in each field.
+
+    Attributes:
+        body: words.
+        identifiers: identifiers, names, and characters that are a word.
+        names: the two latter alone.
+        pairs: two words of the body that are one name where they stand side by side.
+    """
 
     body: tuple[str, ...]
     identifiers: tuple[str, ...]
+    names: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
 
 
 def fingerprint() -> str:
@@ -83,9 +105,8 @@ def fingerprint() -> str:
 
 def analyse(text: str) -> Terms:
     """The terms under which a text is indexed."""
-    found = [_REMEMBERED[token] for token in text.split()]
-    body = " ".join([body for body, _ in found if body])
-    return Terms(body, " ".join([identifiers for _, identifiers in found if identifiers]))
+    found = [_REMEMBERED[token] for token in names.join_sections(text).split()]
+    return Terms(*(" ".join(filter(None, terms)) for terms in zip(*found, strict=True))) if found else _NOTHING
 
 
 def analyse_query(query: str) -> QueryTerms:
@@ -96,12 +117,24 @@ def analyse_query(query: str) -> QueryTerms:
     """
     body: list[str] = []
     identifiers: list[str] = []
-    for token in query[:QUERY_CHARACTERS].split():
-        words, whole = (terms.split() for terms in _REMEMBERED[token])
-        body += words + [_normalize(name) for name in whole if name.isalnum()]
-        identifiers += whole or fold(token.strip(_AROUND)).split()
-    telling = [word for word in body if word not in UNTOLD]
-    return QueryTerms(_first_distinct(telling or body), _first_distinct(identifiers))
+    named: list[str] = []
+    untold: set[str] = set()
+    tokens = names.join_sections(query[:QUERY_CHARACTERS]).split()
+    shouted = _is_shouted(tokens)
+    for token in tokens:
+        terms = _REMEMBERED[token]
+        own = [name for name in _names(token) if not (shouted and name.isalpha())]
+        whole = terms.identifiers.split()
+        glued = "" if token.isascii() else unicodedata.normalize("NFKC", token)
+        own += characters.words(glued)
+        untold.update(characters.grammar(glued))
+        body += terms.body.split()
+        body += [_normalize(name) for name in (*whole, *own) if name.isalnum() and name not in UNTOLD]
+        identifiers += own + (whole or [word for word in fold(token.strip(_AROUND)).split() if word not in UNTOLD])
+        named += own
+    telling = [word for word in body if word not in UNTOLD and word not in untold]
+    pairs = tuple(dict.fromkeys(_pairs_of(tokens)))[:QUERY_TERMS]
+    return QueryTerms(_first_distinct(telling or body), _first_distinct(identifiers), _first_distinct(named), pairs)
 
 
 def phrases(query: str) -> tuple[tuple[str, ...], ...]:
@@ -179,6 +212,7 @@ _DIGIT: Final = _of_category("N")
 _LETTER: Final = _of_category("L M N") + "\U00010000-\U0001afef\U0001e000-\U0001efff"
 
 _RUNS: Final = re.compile(f"([{_UNSEGMENTED}][{_UNSEGMENTED}{_MARK}]*)|[{_LETTER}]+")
+_GLUED: Final = re.compile(f"[{_UNSEGMENTED}]+")
 _CHARACTERS: Final = re.compile(f"[^{_MARK}]?[{_MARK}]*", re.DOTALL)
 _PARTS: Final = re.compile(f"[{_UPPER}]?[^{_UPPER}{_DIGIT}]+|[{_UPPER}]+(?![{_LOWER}])|[{_DIGIT}]+")
 _JOINED: Final = re.compile(rf"(?<!\w)[A-Za-z](?:\+\+|#)(?!\w)|[{_LETTER}_]+(?:[-./\\:@]+[{_LETTER}_]+)*")
@@ -194,13 +228,16 @@ _FEATURES: Final = re.compile(
 )
 _QUOTED: Final = re.compile('"([^"]+)"|[“„”]([^“„”]+)[“”]|«([^«»]+)»|»([^«»]+)«')
 _PLAIN: Final = re.compile(r"[0-9]+(?:st|nd|rd|th|s)|\d+\.\d+")  # 19th, 1990s, 4.25
+_SHORT: Final = re.compile(
+    r"\d\S{0,11}|[^\W\d_]|[IVXLC]{1,5}"
+)  # behind a word, a number or a letter is part of its name
 _AROUND: Final = ".,;:!?\"'()[]{}<>*_-|`–—“”‘’„«»…"  # signs that end or open a word and no identifier
 
 
-class _Remembered(dict[str, tuple[str, str]]):
-    """Terms by token, body and identifiers; forgets all of them when it is full."""
+class _Remembered(dict[str, Terms]):
+    """Terms by token; forgets all of them when it is full."""
 
-    def __missing__(self, token: str) -> tuple[str, str]:
+    def __missing__(self, token: str) -> Terms:
         terms = _analyse_token(token)
         if len(token) <= WORD_LIMIT:
             if len(self) >= REMEMBERED_TOKENS:
@@ -240,6 +277,8 @@ _DROPPED: Final = re.compile(
 )
 _ALEF: Final = re.compile("(?<=\u0627)[\u0653-\u0655]")  # alef with madda or hamza is mostly written as alef
 
+_SIGNS: Final = frozenset("!.*")  # stand beside a word where they are no part of a name
+_NOTHING: Final = Terms("", "", "", "")
 _REMEMBERED: Final = _Remembered()
 UNTOLD: Final = FUNCTION_WORDS | {_STEMMER.stemWord(word) for word in FUNCTION_WORDS}
 _FOLDED: Final = _Folded()
@@ -252,13 +291,25 @@ def _fold_character(character: str) -> str:
     return _WRITTEN.get(bare, _DROPPED.sub("", unicodedata.normalize("NFC", bare)))
 
 
-def _analyse_token(token: str) -> tuple[str, str]:
+def _analyse_token(token: str) -> Terms:
     """Terms of a text without blanks."""
     word = token.strip(_AROUND)
-    if word.isascii() and word.isalpha() and len(word) <= WORD_LIMIT and (word[1:].islower() or len(word) == 1):
-        return _normalize(word), ""
+    plain = word.isascii() and word.isalpha() and len(word) <= WORD_LIMIT and (word[1:].islower() or len(word) == 1)
+    if plain and not _SIGNS.intersection(token):
+        return Terms(_normalize(word), "", "", "")
     token = unicodedata.normalize("NFKC", token)
-    return " ".join(_words(token)), " ".join(_identifiers(token))
+    identifiers = list(_identifiers(token))
+    return Terms(
+        " ".join(_words(token)),
+        " ".join(identifiers),
+        " ".join(name for name in _names(token) if name not in identifiers),
+        " ".join(characters.single(token)) if not token.isascii() else "",
+    )
+
+
+def _names(token: str) -> list[str]:
+    token = unicodedata.normalize("NFKC", token)
+    return [fold(name) for piece in _GLUED.split(token) for name in names.names_of(piece)]
 
 
 def _words(token: str) -> Iterator[str]:
@@ -297,6 +348,27 @@ def _identifiers(token: str) -> Iterator[str]:
 def _is_identifier(word: str) -> bool:
     """Whether a word is a name that is looked for as it stands: it mixes cases, letters and digits, or has joints."""
     return bool(_FEATURES.search(word)) and not _PLAIN.fullmatch(word)
+
+
+def _is_shouted(tokens: list[str]) -> bool:
+    """Whether a query is in capitals throughout, so that they tell no name from a word."""
+    return len(tokens) > SHOUTED and not any(character.islower() for token in tokens for character in token)
+
+
+def _pairs_of(tokens: list[str]) -> Iterator[tuple[str, str]]:
+    """Two words side by side of which one is a number, a Roman numeral or a single letter."""
+    before, opens, letter = "", False, False
+    for place, token in enumerate(tokens):
+        word, words = token.strip(_AROUND), _REMEMBERED[token].body.split()
+        if not words:
+            continue  # a sign between two words
+        single = len(word) == 1 and word.isalpha()
+        short = _SHORT.fullmatch(word) or (single and place + 1 == len(tokens))
+        if (opens and short) or (letter and (short or words[0] not in UNTOLD)):
+            yield before, words[0]
+        # A word of grammar opens no name, but for one that is written as a name: the war of World War I.
+        before, opens = words[-1], words[-1] not in UNTOLD or (place > 0 and len(word) > 1 and word.istitle())
+        letter = single and word.isupper() and word not in "AI"
 
 
 def _first_distinct(terms: Iterable[str]) -> tuple[str, ...]:

@@ -203,7 +203,9 @@ class Searcher:
         vector = self._embed_query(text) if "dense" in asked and self._embed_query is not None else None
         while True:
             rankings = {channel: self._ask(channel, text, vector, deep, where) for channel in asked}
-            fused = fuse(list(rankings.values()), self._fusion.k) if len(rankings) > 1 else rankings[asked[0]]
+            fused = rankings[asked[0]]
+            if len(rankings) > 1:
+                fused = fuse([*rankings.values(), self._lexical.named(text, deep, where)], self._fusion.k)
             found = self._folded(fused, wanted)
             # So many copies of a text can stand first that they are all there is: then ask deeper.
             if len(found) >= k or all(len(ranking) < deep for ranking in rankings.values()):

@@ -96,8 +96,10 @@ def ask(
         dense = [_deep(partial(table.dense, vector, exact=True), corpus) for vector in vectors]
         depth = fusion.depth or SEARCH_DEPTH
         found["dense"] = [corpus.ranked(ranking) for ranking in dense]
+        named = [lexical.named(question, depth) for question in questions]
         found["hybrid"] = [
-            corpus.ranked(fuse([one[:depth], other[:depth]], fusion.k)) for one, other in zip(dense, bm25, strict=True)
+            corpus.ranked(fuse([one[:depth], other[:depth], third], fusion.k))
+            for one, other, third in zip(dense, bm25, named, strict=True)
         ]
     return found
 
