@@ -30,7 +30,7 @@ import tantivy
 
 from indexes import rows
 from indexes.analysis import analyse, analyse_query, phrases
-from indexes.filters import Filter, to_clauses
+from indexes.filters import Filter, to_clauses, to_query
 from parsers.errors import IndexBusy, StoreError
 
 HEAP: Final = 64_000_000  # bytes of one indexing thread before it writes a segment
@@ -214,6 +214,15 @@ class LexicalIndex:
             return self._searcher.search(parsed, limit=depth, count=False).hits
 
         return rows.best(ask, self._names, k)
+
+    def has(self, condition: Filter) -> bool:
+        """Whether any row has what a filter names, negated or not."""
+        return bool(self._searcher.search(to_query(condition, self._schema), limit=1, count=False).hits)
+
+    def labels(self) -> set[str]:
+        """The labels of all rows."""
+        terms = self._searcher.terms_with_prefix("labels", "", filter_query=tantivy.Query.all_query())
+        return {term for term, _ in terms}
 
     def _names(self, places: list[tantivy.DocAddress]) -> list[str]:
         return [str(self._searcher.doc(place).get_first("chunk_id")) for place in places]
