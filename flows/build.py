@@ -215,6 +215,7 @@ def publish(shop: Workshop, recall: RecallGate | None, *, made_by: str, sources:
 
 def finished(shop: Workshop) -> dict[str, Any]:
     """The report of a build that is done."""
+    shop.note_unmatched_rules()
     shop.report.seconds["total"] = time.time() - shop.began
     return shop.report.as_json()
 

@@ -19,6 +19,12 @@ from flows.settings import Mode, Settings, load_settings, prepare_environment, p
 from flows.temporary_server import keep_apart
 
 SOME_FAILED: Final = 3
+AllowUnmatched = Annotated[
+    bool | None,
+    typer.Option(
+        "--allow-unmatched", help="Take a filter that names a label no document carries, or leaves out a key none has."
+    ),
+]
 REFUSED: Final = 4
 
 app: Final = typer.Typer(
@@ -156,8 +162,9 @@ def search(
     mode: Annotated[str, typer.Option("--mode", help="hybrid, dense or bm25.")] = "hybrid",
     k: Annotated[int, typer.Option("-k", min=1, max=1_000, help="How many hits.")] = 10,
     filters: Annotated[
-        list[str] | None, typer.Option("--filter", help="label=NAME, label!=NAME, key=NAME or key=FOLDER/*; all hold.")
+        list[str] | None, typer.Option("--filter", help="label=NAME, label!=NAME, key=PATH or key=FOLDER/*; all hold.")
     ] = None,
+    allow_unmatched: AllowUnmatched = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show each hit's rank in each channel.")] = False,
     expand: Annotated[
         str | None, typer.Option("--expand", help="section: the text of the section around each hit as well.")
@@ -165,13 +172,17 @@ def search(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Ask the published index."""
+    """Ask the published index. Without a filter every document can be a hit, whatever its labels.
+
+    To have a filter applied in every search, name it in the settings: always_filter = ["label!=restricted"]. A
+    document whose labels cannot be read is shown only with --filter label=gristmill:unreadable-labels.
+    """
     from flows import printing
     from flows.searching import ask
 
     if expand not in (None, "section"):
         raise typer.BadParameter(f"{expand!r} is not section, the only thing that a hit is expanded to")
-    settings = load_settings(config, index=index)
+    settings = load_settings(config, index=index, allow_unmatched_filters=allow_unmatched)
     answer = ask(settings, query, _mode(mode), k, filters or [], STARTED, expand=expand is not None)
     finish(answer, as_json, lambda: printing.hits(answer, explain=explain))
 
@@ -232,13 +243,18 @@ def evaluate(
         bool, typer.Option("--allow-stale", help="Leave out questions that do not resolve, and name them.")
     ] = False,
     html: Annotated[Path | None, typer.Option("--html", help="Write the report as a page to this file.")] = None,
+    filters: Annotated[
+        list[str] | None, typer.Option("--filter", help="Ask with this filter, beside those of the settings.")
+    ] = None,
+    allow_unmatched: AllowUnmatched = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """How much of a golden set's answers the published index finds, by mode; the record is kept beside the index."""
     from flows import printing
 
-    settings = load_settings(config, index=index, notes=notes)
+    settings = load_settings(config, index=index, notes=notes, allow_unmatched_filters=allow_unmatched)
+    settings = settings.model_copy(update={"always_filter": [*settings.always_filter, *(filters or [])]})
     if not ablate and (sizes or notes):
         raise typer.BadParameter("--size and --notes belong to --ablate")
     if ablate:

@@ -12,7 +12,7 @@ from flows.golden_sets import resolve, texts_of
 from flows.measuring import PUBLISHED, corpus_digest, make_record, measure, published_index, worst_questions
 from flows.page import check_page, write_page
 from flows.place import published
-from flows.searching import fusion
+from flows.searching import check_always, fusion
 from flows.settings import Settings
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.record import (
@@ -47,7 +47,8 @@ def evaluate(
         was asked for.
 
     Raises:
-        UsageError: when a question does not resolve, or the record to compare with is of another corpus.
+        UsageError: when a question does not resolve, the record to compare with is of another corpus, or a filter
+            names a label that no document carries.
     """
     questions = load_golden(golden)
     storage, pointer = published(settings)
@@ -59,6 +60,7 @@ def evaluate(
     texts = texts_of(storage, rows)
     resolved = resolve(golden, questions, texts, strict=strict)
     table, lexical = open_stores(storage, pointer)
+    check_always(settings, storage, pointer, lexical)
     vectors = None
     if pointer.counts["vectors"]:
         vectors = open_query_embedder(settings, storage, pointer).encode(resolved.texts, "query").vectors

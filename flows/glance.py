@@ -45,6 +45,7 @@ def nothing_to_do(settings: Settings, *, new_source: bool, quiet: bool, started:
         report.checks["removals"] = check_removals(plan, shop.settings.guards)
         report.documents["unchanged"] = plan.unchanged
         shop.stays_published()
+        shop.note_unmatched_rules()
         report.seconds["total"] = time.time() - started
         shop.progress.say(f"{plan.listed:,} documents in {shop.source.address}: all unchanged")
         return report.as_json()

@@ -39,7 +39,15 @@ SHOWN_HITS: Final = 3
 SHOWN_CHARACTERS: Final = 1_500
 STEPS: Final = (16, 32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 768, 1024)  # tokens; bars of the chunk lengths
 # Of a search; what made the index is in the recipes' digest.
-SETTINGS: Final = ("rrf_k", "search_depth", "bm25_identifiers", "bm25_headings", "bm25_notes", "bm25_phrases")
+SETTINGS: Final = (
+    "rrf_k",
+    "search_depth",
+    "bm25_identifiers",
+    "bm25_headings",
+    "bm25_notes",
+    "bm25_phrases",
+    "always_filter",
+)
 
 
 @dataclass(frozen=True, slots=True)

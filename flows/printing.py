@@ -39,6 +39,8 @@ def build(report: dict[str, Any]) -> None:
             f"warning    {one['key']}: the embedder does not know {one['share']:.0%} of its tokens, so its vectors "
             "say little; BM25 still finds it"
         )
+    for rule in report["unmatched_rules"]:
+        say(f"warning    the label rule with {rule} matches no document: nothing gets its labels")
     _failures(report["failures"])
 
 

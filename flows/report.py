@@ -49,6 +49,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
         notes_narrowed: chunks of which the LLM saw less than the settings say, because its context holds no more.
         truncated: embedded texts over the embedder's limit, whose ends are in no vector.
         unknown: documents with more unknown tokens than the settings allow without a word.
+        unmatched_rules: label rules of the settings that match no document of the source.
         seconds: by stage; ``total`` from the start of the command.
         checks: each gate with its figure.
     """
@@ -73,6 +74,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
     notes_narrowed: int = 0
     truncated: int = 0
     unknown: list[UnknownTokens] = msgspec.field(default_factory=list)
+    unmatched_rules: list[str] = msgspec.field(default_factory=list)
     checks: dict[str, str] = msgspec.field(default_factory=dict)
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
 

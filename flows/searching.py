@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.compute as pc
 
 from enrich.memo import Memo
 from enrich.reranker import CrossEncoderReranker
 from flows.embedding import open_query_embedder
 from flows.place import open_storage, published
 from flows.settings import Mode, Settings
+from indexes.filters import check_matched, parse_filters
 from indexes.generation import open_stores, published_catalog
-from indexes.lexical import Weights
+from indexes.lexical import LexicalIndex, Weights
 from indexes.reader import LOOK_EVERY, Reader
 from indexes.search import Fusion, Hit, Searcher
 from indexes.sections import DOCUMENTS, sections_of
@@ -58,7 +60,25 @@ def _searcher(settings: Settings, storage: Storage, pointer: Pointer, mode: Mode
         if settings.reranker
         else None,
         rerank_depth=settings.rerank_depth,
+        labels=lambda: labels_of(storage, pointer),
+        allow_unmatched=settings.allow_unmatched_filters,
     )
+
+
+def labels_of(storage: Storage, pointer: Pointer) -> set[str]:
+    """The labels of all documents of a published revision."""
+    column = published_catalog(storage, pointer).columns(["labels"])["labels"]
+    return set(pc.list_flatten(column).to_pylist())
+
+
+def check_always(settings: Settings, storage: Storage, pointer: Pointer, lexical: LexicalIndex) -> None:
+    """Make sure that the filters which always hold name what the published revision has.
+
+    Raises:
+        UsageError: when one names a label that no document carries, or is no filter.
+    """
+    if not settings.allow_unmatched_filters:
+        check_matched(parse_filters(settings.always_filter), lexical.has, lambda: labels_of(storage, pointer))
 
 
 def ask(
@@ -67,12 +87,12 @@ def ask(
     """The answer to one question, as ``gristmill search --json`` prints it.
 
     Args:
-        filters: expressions such as ``label=public``, all of which hold.
+        filters: expressions such as ``label=public``, all of which hold, beside those that the settings always apply.
         started: when the command began, on the clock of ``time.time``.
         expand: give each hit its ``section``, None where the parsed document is not remembered any more.
 
     Raises:
-        UsageError: for a blank query or a filter that is none.
+        UsageError: for a blank query, a filter that is none, or one that names a label no document carries.
     """
     if not query.strip():
         raise UsageError("the query is blank", "Ask something.")
@@ -106,4 +126,4 @@ def fusion(settings: Settings) -> Fusion:
         notes=settings.bm25_notes,
         phrases=settings.bm25_phrases,
     )
-    return Fusion(settings.rrf_k, settings.search_depth, weights)
+    return Fusion(settings.rrf_k, settings.search_depth, weights, tuple(settings.always_filter))

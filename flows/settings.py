@@ -9,26 +9,54 @@ from __future__ import annotations
 import os
 import tomllib
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from flows.patterns import begins, matches
 from parsers.errors import UsageError
+from parsers.labels import RESERVED, is_reserved
 
 SETTINGS_FILE = "gristmill.toml"
 
 
 class LabelRule(BaseModel):
-    """Labels for the documents whose key matches a pattern; beside those that a document carries itself."""
+    """Labels for the documents whose key matches; beside those that a document carries itself.
+
+    A rule has ``match``, a glob as :func:`flows.patterns.matches` reads it, in which ``[*]``, ``[?]`` and ``[[]`` stand
+    for the sign in the brackets; or ``prefix``, with which a key begins and in which no sign is special.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
-    match: str
+    match: str = ""
+    prefix: str = ""
     labels: list[str]
+
+    @field_validator("labels")
+    @classmethod
+    def _check_labels(cls, labels: list[str]) -> list[str]:
+        found = [" ".join(label.split()) for label in labels]
+        for label in found:
+            if not label or is_reserved(label):
+                raise ValueError(f"{label!r} is no label; it must not be blank or begin with {RESERVED}")
+        return found
+
+    @model_validator(mode="after")
+    def _check_one_of_both(self) -> Self:
+        if bool(self.match) == bool(self.prefix):
+            raise ValueError("expected either match, a glob, or prefix, a literal beginning of keys")
+        return self
+
+    def applies(self, key: str) -> bool:
+        """Whether a document of this key gets the labels."""
+        return begins(key, self.prefix) if self.prefix else matches(key, self.match)
+
+    def __str__(self) -> str:
+        return f"prefix = {self.prefix!r}" if self.prefix else f"match = {self.match!r}"
 
 
 class Guards(BaseModel):
@@ -58,7 +86,7 @@ class Settings(BaseSettings):
     index: str = Field("index", description="where the index is kept: a folder or s3://bucket/prefix")
     include: list[str] = Field(["*"], description="key patterns of which a document must match one; * also matches /")
     exclude: list[str] = Field([], description="key patterns of which it must match none")
-    labels: list[LabelRule] = Field([], description="labels by key pattern")
+    labels: list[LabelRule] = Field([], description="labels by key pattern or prefix")
 
     models_dir: Path = Field(
         default_factory=lambda: platformdirs.user_cache_path("gristmill") / "models",
@@ -112,6 +140,12 @@ class Settings(BaseSettings):
     search_depth: int | None = Field(
         None, ge=1, description="hits asked of each channel; by default 100 or four times those wanted, if that is more"
     )
+    always_filter: list[str] = Field(
+        [], description="filters that hold in every search, such as label!=restricted; without one all is shown"
+    )
+    allow_unmatched_filters: bool = Field(
+        False, description="search with a filter that names a label no document carries, or leaves out a key none has"
+    )
     reranker: str | None = Field(None, description="the folder of a cross-encoder that reorders the best hits")
     rerank_depth: int = Field(50, ge=1, description="hits that the reranker reads")
 
@@ -136,7 +170,7 @@ class Settings(BaseSettings):
 
     def embeds(self, key: str) -> bool:
         """Whether a document gets vectors."""
-        return "*" in self.vectors_for or any(fnmatchcase(key, pattern) for pattern in self.vectors_for)
+        return "*" in self.vectors_for or any(matches(key, pattern) for pattern in self.vectors_for)
 
     @classmethod
     def settings_customise_sources(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -108,6 +107,8 @@ class Workshop:
         """What is wrong with the first vector that this build wrote and that is none; empty where all are."""
         self.parity = "no vector was asked of the embedder"
         """How its runtime proved itself."""
+        self._applied: Final[set[int]] = set()
+        """Numbers of the label rules that applied to a document."""
         self._recipes: dict[tuple[str, bool, tuple[str, ...]], str] = {}
 
     @cached_property
@@ -295,10 +296,14 @@ class Workshop:
 
     def labels(self, key: str) -> list[str]:
         """The labels that the settings give a document."""
-        if not self.settings.labels:
-            return []
-        rules: Iterable[list[str]] = (rule.labels for rule in self.settings.labels if fnmatchcase(key, rule.match))
-        return sorted({label for labels in rules for label in labels})
+        rules = [number for number, rule in enumerate(self.settings.labels) if rule.applies(key)]
+        self._applied.update(rules)
+        return sorted({label for number in rules for label in self.settings.labels[number].labels})
+
+    def note_unmatched_rules(self) -> None:
+        """Have the report name the label rules that no document was met for."""
+        rules = enumerate(self.settings.labels)
+        self.report.unmatched_rules = [str(rule) for number, rule in rules if number not in self._applied]
 
     def note_status(self, row: Standing) -> None:
         """Count a document's status into the report, and name what is not wholly in the index."""

@@ -32,7 +32,7 @@ import tantivy
 from enrich.files import sync
 from indexes import rows
 from indexes.analysis import QueryTerms, analyse, analyse_query, phrases
-from indexes.filters import Filter, to_clauses
+from indexes.filters import Filter, to_clauses, to_query
 from indexes.store_errors import is_panic, short
 from parsers.errors import GristmillError, IndexBusy, StoreError
 
@@ -232,6 +232,17 @@ class LexicalIndex:
             return self._searcher.search(query, limit=depth, count=False).hits
 
         return rows.best(ask, self._names, k)
+
+    def has(self, condition: Filter) -> bool:
+        """Whether any row has what a filter names, negated or not."""
+        with _store("search", self._folder):
+            return bool(self._searcher.search(to_query(condition, self._schema), limit=1, count=False).hits)
+
+    def labels(self) -> set[str]:
+        """The labels of all rows."""
+        with _store("read", self._folder):
+            terms = self._searcher.terms_with_prefix("labels", "", filter_query=tantivy.Query.all_query())
+        return {term for term, _ in terms}
 
     def _names(self, places: list[tantivy.DocAddress]) -> list[str]:
         return [str(self._searcher.doc(place).get_first("chunk_id")) for place in places]

@@ -1,6 +1,7 @@
 """Search: the channels asked, their ranks fused, equal texts folded, the rows fetched and reranked.
 
-Kept here: filters hold before ranking in every channel; a hit says its rank and score in each channel that was asked;
+Kept here: filters hold before ranking in every channel; documents whose labels cannot be read answer only who names
+the label that says so; a hit says its rank and score in each channel that was asked;
 no two hits have the same text; the same index, query and vector give the same hits in the same order.
 
 Fusion is reciprocal rank fusion (Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
@@ -10,7 +11,7 @@ default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from enrich.reranker import Reranker
 from indexes import rows
-from indexes.filters import Filter, parse_filters, to_sql
+from indexes.filters import READABLE, Filter, check_matched, parse_filters, to_sql, with_unreadable_hidden
 from indexes.lexical import PLAIN, LexicalIndex, Weights
 from indexes.vectors import ChunkTable
 from parsers.errors import ModelError, UsageError
@@ -45,11 +46,13 @@ class Fusion(msgspec.Struct, frozen=True):
         k: what is added to each rank; the larger, the less the first ranks stand out.
         depth: hits asked of each channel; None for 100 or four times as many as are wanted, whichever is more.
         weights: what a match counts for BM25 by where it is.
+        always: filters, as :mod:`indexes.filters` reads them, that hold beside those of every question.
     """
 
     k: int = RRF_K
     depth: int | None = None
     weights: Weights = PLAIN
+    always: tuple[str, ...] = ()
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +132,8 @@ class Searcher:
         fusion: how the channels' rankings become one.
         reranker: puts the best hits in another order; None for that of the ranking.
         rerank_depth: how many hits, folded, it reads.
+        labels: gives all labels of the revision's documents, those without rows too; by default those of its rows.
+        allow_unmatched: take a filter that names a label no document carries, or leaves out a key that none has.
     """
 
     def __init__(
@@ -140,6 +145,8 @@ class Searcher:
         fusion: Fusion | None = None,
         reranker: Reranker | None = None,
         rerank_depth: int = RERANK_DEPTH,
+        labels: Callable[[], Collection[str]] | None = None,
+        allow_unmatched: bool = False,
     ) -> None:
         self._table = table
         self._lexical = lexical
@@ -147,6 +154,8 @@ class Searcher:
         self._fusion = fusion or Fusion()
         self._reranker = reranker
         self._rerank_depth = rerank_depth if reranker is not None else 0
+        self._labels = labels or lexical.labels
+        self._allow_unmatched = allow_unmatched
 
     @cached_property
     def has_vectors(self) -> bool:
@@ -183,16 +192,17 @@ class Searcher:
         Args:
             query: any text.
             mode: ``hybrid``, ``dense`` or ``bm25``.
-            filters: conditions as :mod:`indexes.filters` reads them; all of them hold.
+            filters: conditions as :mod:`indexes.filters` reads them; all of them hold, beside those of the fusion.
             depth: hits asked of each channel at first, and more where copies fill them; by default what the fusion
                 says.
 
         Raises:
-            UsageError: as :meth:`channels` says, or when a filter or a number makes no sense.
+            UsageError: as :meth:`channels` says, or when a filter or a number makes no sense, or a filter names a label
+                that no document carries.
             ModelError: when the reranker gives other than one finite score a text.
         """
         asked = self.channels(mode)
-        where = parse_filters(filters)
+        where = self._where(filters)
         if k < 1 or (depth is not None and depth < 1):
             raise UsageError(f"asked for {k} hits, {depth} deep; both must be 1 or more", "Ask for more.")
         text = query.encode("utf-8", "replace").decode()
@@ -214,6 +224,18 @@ class Searcher:
         if self._reranker is not None and found:
             found = self._reranked(self._reranker, text, found)
         return _hits(found[:k], rankings)
+
+    def _where(self, filters: Sequence[str]) -> tuple[Filter, ...]:
+        """The conditions of a question, those that always hold among them."""
+        where = parse_filters([*self._fusion.always, *filters])
+        if not self._allow_unmatched:
+            check_matched(where, self._lexical.has, self._labels)
+        return with_unreadable_hidden(where) if self._some_unreadable else where
+
+    @cached_property
+    def _some_unreadable(self) -> bool:
+        """Whether any row is of a document whose labels cannot be read; a condition on all rows costs time."""
+        return self._lexical.has(READABLE)
 
     def _ask(
         self,

@@ -15,6 +15,9 @@ from typing import Final
 
 import yaml  # type: ignore[import-untyped]  # it ships no types
 
+from parsers import labels
+from parsers.labels import Stated
+
 _YAML: Final = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
 _TOML: Final = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*$", re.DOTALL | re.MULTILINE)
 _MOST: Final = 100_000  # characters; a longer block is text between two rules
@@ -32,14 +35,19 @@ class FrontMatter:
         start, end: ``[start, end)`` of what stands between the fences, in code points.
         outer_end: end of the closing fence; the opening one begins the file.
         values: its fields as text; a list is joined by ``, ``.
-        labels: the field ``labels``, a list or a text with commas.
+        stated: what the field ``labels`` states, see :mod:`parsers.labels`.
     """
 
     start: int
     end: int
     outer_end: int
     values: dict[str, str]
-    labels: tuple[str, ...]
+    stated: Stated
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The document's labels; the one that denies where they cannot be read."""
+        return self.stated.labels
 
     @property
     def title(self) -> str:
@@ -49,14 +57,23 @@ class FrontMatter:
 
 def front_matter(text: str) -> FrontMatter | None:
     """The front matter of a file, if it has any."""
-    for pattern, load in ((_YAML, _load_yaml), (_TOML, _load_toml)):
+    for pattern, load, read in ((_YAML, _load_yaml, labels.from_yaml), (_TOML, _load_toml, labels.from_toml)):
         found = pattern.match(text, 0, _MOST)
         fields = load(found[1]) if found else None
         if found and fields is not None:
             values = {_plain(key): value for key, value in _flat(fields, len(found[1]))}
-            labels = _listed(fields.get("labels"))
-            return FrontMatter(found.start(1), found.start(1) + len(found[1].rstrip()), found.end(), values, labels)
+            stated, end = read(found[1]), found.start(1) + len(found[1].rstrip())
+            return FrontMatter(found.start(1), end, found.end(), values, stated)
     return None
+
+
+def stated_labels(text: str, header: FrontMatter | None) -> Stated:
+    """What a file states of its labels: in its front matter, or in what was meant as such.
+
+    Args:
+        header: the file's front matter, as :func:`front_matter` finds it.
+    """
+    return header.stated if header is not None else labels.from_head(text)
 
 
 def _load_yaml(block: str) -> Mapping[str, object] | None:

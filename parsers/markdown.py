@@ -24,7 +24,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 
 from parsers.decoding import Decoded, decode
 from parsers.document import Document, Kind, TreeBuilder
-from parsers.front_matter import front_matter
+from parsers.front_matter import front_matter, stated_labels
 
 MEDIA_TYPE: Final = "text/markdown"
 Span = tuple[int, int]
@@ -68,15 +68,16 @@ def read_markdown(decoded: Decoded) -> Document:
     if header is not None:
         outer = (0, header.outer_end)
         builder.leaf("front_matter", header.start, header.end, outer=outer, left_out="front matter", line=1)
-        metadata = {key: value for key, value in header.values.items() if key != "labels"}
+        metadata = {key: value for key, value in header.values.items() if key.casefold() != "labels"}
+    stated = stated_labels(text, header)
     reader = _Reader(text, header.outer_end if header is not None else 0, builder)
     reader.read()
     return builder.finish(
         title=metadata.get("title") or reader.title,
         metadata=metadata | decoded.metadata,
-        labels=header.labels if header is not None else (),
+        labels=stated.labels,
         media_type=MEDIA_TYPE,
-        problems=decoded.problems,
+        problems=[*decoded.problems, *filter(None, [stated.problem])],
     )
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 
+from flows.patterns import matches
 from flows.sources.base import Object
 from parsers.errors import SourceError
 
@@ -105,12 +105,12 @@ class FolderSource:
         return entry.name in self._own_names and Path(entry.path).resolve() in self._own
 
     def _wanted(self, key: str) -> bool:
-        wanted = self._everything or any(fnmatchcase(key, pattern) for pattern in self._include)
-        return wanted and not any(fnmatchcase(key, pattern) for pattern in self._exclude)
+        wanted = self._everything or any(matches(key, pattern) for pattern in self._include)
+        return wanted and not any(matches(key, pattern) for pattern in self._exclude)
 
     def _excludes(self, folder: str) -> bool:
         """Whether a pattern like ``drafts/*`` leaves a whole folder out."""
-        return any(pattern.endswith("/*") and fnmatchcase(folder, pattern) for pattern in self._exclude)
+        return any(pattern.endswith("/*") and matches(folder, pattern) for pattern in self._exclude)
 
 
 def _printable(name: str) -> str:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from indexes.evaluation.golden import Place
 from indexes.evaluation.metrics import DEPTH, Ranked
+from indexes.filters import READABLE, parse_filters, to_sql, with_unreadable_hidden
 from indexes.lexical import LexicalIndex
 from indexes.search import DEPTH as SEARCH_DEPTH
 from indexes.search import Fusion, Ranking, fuse
@@ -89,11 +90,17 @@ def ask(
     Args:
         corpus: of the table.
         vectors: of the questions, shape (n, dimension); None where the index has none.
+        fusion: also names the filters that always hold.
     """
-    bm25 = [_deep(partial(lexical.search, question, weights=fusion.weights), corpus) for question in questions]
+    where = parse_filters(fusion.always)
+    where = with_unreadable_hidden(where) if lexical.has(READABLE) else where
+    bm25 = [
+        _deep(partial(lexical.search, question, filters=where, weights=fusion.weights), corpus)
+        for question in questions
+    ]
     found = {"bm25": [corpus.ranked(ranking) for ranking in bm25]}
     if vectors is not None:
-        dense = [_deep(partial(table.dense, vector, exact=True), corpus) for vector in vectors]
+        dense = [_deep(partial(table.dense, vector, where=to_sql(where), exact=True), corpus) for vector in vectors]
         depth = fusion.depth or SEARCH_DEPTH
         found["dense"] = [corpus.ranked(ranking) for ranking in dense]
         named = [lexical.named(question, depth) for question in questions]
