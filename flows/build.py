@@ -26,7 +26,7 @@ from flows.recall_gate import RecallGate
 from flows.report import BuildReport, Progress
 from flows.settings import Settings
 from flows.workshop import Workshop, check_surroundings
-from indexes import retention
+from indexes import cache_health, retention
 from indexes.storage import Pointer
 from parsers.errors import GateRefused
 
@@ -209,6 +209,7 @@ def publish(shop: Workshop, recall: RecallGate | None, *, made_by: str, sources:
     with shop.report.timed("tidy"), _never_failing(shop, "old revisions could not be cleared away"):
         shop.tidy()
         grace = shop.settings.grace
+        cache_health.record(shop.storage.objects)
         if retention.retire(shop.storage, keep=shop.settings.keep_revisions, grace=grace):
             retention.prune(shop.storage, grace=grace)
 
@@ -259,8 +260,10 @@ def workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
         shop = Workshop(settings, storage, report, Progress(quiet=options.quiet), began)
         _refuse_held(storage.address, shop.published)
         try:
+            for line in cache_health.heal(storage, thorough=False):
+                shop.progress.say(f"warning: {line}")
             yield shop
-        except Exception as error:  # a full disk shows as whatever the library at hand raises
+        except BaseException as error:  # a full disk or damage shows as whatever the library at hand raises, or panics
             shop.raise_clearly(error)
             raise
         finally:

@@ -39,7 +39,13 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
         except BrokenPipeError:
             sys.stderr.close()
             raise SystemExit(1) from None
-        except Exception as error:  # whatever is left is a defect of ours: its traceback, and status 1
+        except BaseException as error:  # a panic of a library in Rust is no Exception
+            if isinstance(error, SystemExit | GeneratorExit):
+                raise
+            clear = _of_a_store(error, named.get("index"))
+            if clear is not None:
+                _fail(clear.message, clear.remedy, clear.exit_status, as_json)
+            # Whatever is left is a defect of ours: its traceback, and status 1.
             if interrupts.told():  # such as Prefect's, when what told us to stop stopped its server too
                 _interrupted(as_json)
             traceback.print_exc()
@@ -47,6 +53,13 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
             _fail(what, "Please report it with the lines above.", 1, as_json)
 
     return run
+
+
+def _of_a_store(error: BaseException, index: object) -> GristmillError | None:
+    """The clear error behind one that a store's library raised, where nobody on its way knew the index."""
+    from indexes.store_errors import as_store_error
+
+    return as_store_error(str(index or "of the settings"), error)
 
 
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file; gristmill.toml by default.")]

@@ -27,7 +27,7 @@ from indexes.evaluation.record import (
 )
 from indexes.generation import open_stores, published_catalog
 from indexes.storage import Storage
-from parsers.errors import UsageError
+from parsers.errors import StoreError, UsageError
 
 COMPARED_K: Final = 10  # depth at which runs are compared
 
@@ -72,7 +72,11 @@ def evaluate(
 
 def finish(storage: Storage, record: Record, other: Record | None, html: Path | None) -> dict[str, Any]:
     """Keep a record, compare it, write its page, and give what the command prints."""
-    record = write_record(storage.objects, record)
+    kept = True
+    try:
+        record = write_record(storage.objects, record)
+    except StoreError as error:  # an index that may be read and not written is measured all the same
+        kept, problem = False, error.message
     comparison = compare_records(other, record, COMPARED_K) if other else None
     if html:
         from flows.evaluation_page import page
@@ -85,7 +89,9 @@ def finish(storage: Storage, record: Record, other: Record | None, html: Path | 
         scores = run.pop("scores")
         del run["hits"]
         run["missed_at_5"] = [name for name, one in scores.items() if any(not r or r > 5 for r in one["midpoint"])]
-    found["record"] = f"{storage.address.rstrip('/')}/{record_key(record.id)}"
+    found["record"] = f"{storage.address.rstrip('/')}/{record_key(record.id)}" if kept else ""
+    if not kept:
+        found["not_kept"] = problem
     return found | ({"comparison": comparison, "against": other.id} if other else {})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -10,25 +10,16 @@ from typing import Any
 import msgspec
 
 from chunker.chunk import document_id
-from enrich.models import load_registry
-from flows import stages
 from flows.place import published
-from flows.report import BuildReport, Progress
+from flows.repair import repair as repair
+from flows.repair import verify as verify
 from flows.settings import Settings
-from flows.stored import stored_documents
-from flows.workshop import Workshop
 from indexes import retention
-from indexes.catalog import Row
 from indexes.generation import Draft, Model, published_catalog
 from indexes.rollback import roll_back
 from indexes.storage import Pointer, Storage
 from indexes.store_errors import as_store_error
-from indexes.verify import Verdict, unprovable
-from indexes.verify import verify as look
-from parsers.errors import GristmillError, StoreError, UsageError
-
-Say = Callable[[str], None]
-LOST = "what the index held of it was broken and is not remembered any more; it is fetched again by the next build"
+from parsers.errors import StoreError, UsageError
 
 
 def revisions(settings: Settings) -> dict[str, Any]:
@@ -43,6 +34,7 @@ def revisions(settings: Settings) -> dict[str, Any]:
         "published": pointer.revision,
         "held": pointer.held,
         "revisions": [msgspec.to_builtins(one) for one in storage.revisions()],
+        "damaged": [{"revision": number, "problem": what} for number, what in sorted(storage.unreadable().items())],
     }
 
 
@@ -134,98 +126,6 @@ def purge(settings: Settings, key: str) -> dict[str, Any]:
         }
 
 
-def verify(settings: Settings, *, everything: bool = False) -> dict[str, Any]:
-    """Whether the published revision is whole, as ``gristmill verify --json`` prints it.
-
-    Args:
-        everything: look at all kept revisions.
-    """
-    storage, pointer = published(settings)
-    looked_at = storage.revisions() if everything else [pointer]
-    verdicts = [look(storage, one, normalized=_normalized(settings, one)) for one in looked_at]
-    return {
-        "index": settings.index,
-        "whole": all(verdict.whole for verdict in verdicts),
-        "revisions": [_shown(verdict) for verdict in verdicts],
-    }
-
-
-def repair(settings: Settings, say: Say) -> dict[str, Any]:
-    """Set the published revision right from what is remembered, and publish it as the next one.
-
-    Rows of documents that cannot be made again from the memory are taken out; the next build fetches those documents.
-
-    Raises:
-        StoreError: when the revision cannot be opened at all.
-    """
-    with _holding(settings) as (storage, pointer):
-        shop = Workshop(settings, storage, BuildReport(), Progress(quiet=True), 0.0)
-        retention.clear_leftovers(storage)
-        probes = _renew_probes(shop, pointer)
-        verdict = look(storage, pointer, normalized=_normalized(settings, pointer))
-        found = _shown(verdict) | {"repaired": False, "removed": 0, "renewed": 0, "probes": probes}
-        if verdict.whole:
-            return found
-        if not shop.continues:
-            raise UsageError(
-                f"the index is made with {pointer.embedder}, the settings name {shop.settings.embedder}",
-                "Repair it with the settings that it was built with.",
-            )
-        say(f"{len(verdict.documents)} documents and {len(verdict.strangers)} strangers to set right")
-        try:
-            lost, renewed = _renew(shop, verdict)
-            made = _publish(storage, shop.draft, pointer, made_by="repair", held=pointer.held, runtimes=shop.runtimes())
-        finally:
-            shop.close()
-        return found | {"repaired": True, "removed": lost, "renewed": renewed, "revision": made.revision}
-
-
-def _renew_probes(shop: Workshop, pointer: Pointer) -> bool:
-    """Make the probes again where they are missing or broken: by the model's own runtime, where the one at hand made
-    vectors of the index and agrees with it.
-
-    Raises:
-        GateRefused: when it does not agree.
-        ModelError: when the model's own runtime, or the one at hand, cannot run.
-        StoreError: when the runtime at hand made no vectors of the index.
-    """
-    if not unprovable(shop.storage, pointer) or not shop.continues:
-        return False
-    shop.storage.drop_probes(pointer.embedder_fingerprint)
-    shop.embedder.load()
-    return True
-
-
-def _renew(shop: Workshop, verdict: Verdict) -> tuple[int, int]:
-    """Make the rows of broken documents again; returns how many could not be and how many were."""
-    shop.draft.rewrite_lexical()
-    shop.draft.table.delete_documents([*verdict.documents, *verdict.strangers])
-    forgotten = set(verdict.forgotten)
-    lost = [name for name in verdict.documents if name in forgotten]
-    shop.draft.catalog.put(_lost(row) for row in shop.published_rows(lost).values())
-    renewed = [name for name in verdict.documents if name not in forgotten]
-    for batch in stored_documents(shop, renewed) if renewed else []:
-        stages.chunk(shop, batch)
-        stages.note(shop, batch)
-        stages.embed(shop, batch)
-        stages.write(shop, batch)
-    return len(lost), len(renewed)
-
-
-def _lost(row: Row) -> Row:
-    return Row(
-        document_id=row.document_id,
-        source=row.source,
-        key=row.key,
-        version="",
-        size=row.size,
-        status="failed",
-        reason=LOST,
-        attempts=row.attempts,
-        labels=row.labels,  # they hold for the rows that a rollback brings back
-    )
-
-
 def _target(storage: Storage, pointer: Pointer, to: int | None) -> Pointer:
     kept = {one.revision: one for one in storage.revisions() if one.revision != pointer.revision}
     number = max(kept, default=0) if to is None else to
@@ -259,24 +159,6 @@ def _publish(
         )
     finally:
         draft.close()
-
-
-def _normalized(settings: Settings, pointer: Pointer) -> bool:
-    """Whether the embedder of a revision makes vectors of length 1; not asked of one that is not known here."""
-    try:
-        return load_registry(*settings.model_files).embedder(pointer.embedder).normalize
-    except GristmillError:
-        return False
-
-
-def _shown(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "generation": verdict.generation,
-        "revision": verdict.revision,
-        "whole": verdict.whole,
-        "checked": verdict.checked,
-        "findings": [msgspec.to_builtins(finding) for finding in verdict.findings],
-    }
 
 
 def _names(storage: Storage, record: str, key: str) -> bool:

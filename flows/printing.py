@@ -129,7 +129,7 @@ def evaluation(found: dict[str, Any]) -> None:
             f"{name} against {found['against']}, at 10: {one['difference'] * 100:+.1f} points over {one['n']} "
             f"questions, p = {one['p']:.3f}; won: {_names(one['won'])}; lost: {_names(one['lost'])}"
         )
-    say(f"record     {found['record']}")
+    say(f"record     {found['record'] or 'not kept: ' + found['not_kept']}")
 
 
 def _curves(title: str, runs: list[dict[str, Any]]) -> Table:
@@ -196,6 +196,8 @@ def revisions(found: dict[str, Any]) -> None:
             f"{mark} {one['revision']:>5}  {one['generation']}  {one['created'][:19]}  by {one['made_by']:<8} "
             f"{one['counts']['documents']:,} documents, {one['counts']['chunks']:,} chunks, {one['embedder']}"
         )
+    for one in found["damaged"]:
+        say(f"! {one['revision']:>5}  its record is damaged: {one['problem']}. `gristmill repair` gives it up.")
     if found["held"]:
         say(f"Publishing is held: {found['held']}. Release it: gristmill rollback --release")
 
@@ -238,13 +240,15 @@ def repaired(found: dict[str, Any]) -> None:
     """What was set right."""
     if found["probes"]:
         say("The probes by which runtimes prove themselves were made again.")
-    if not found["repaired"]:
-        say("Nothing is wrong with it; nothing was done." if not found["probes"] else "Nothing else is wrong with it.")
-        return
-    say(
-        f"Revision {found['revision']} is published: {found['renewed']} documents made again, {found['removed']} taken "
-        "out till the next build fetches them."
-    )
+    if "revision" in found:
+        say(
+            f"Revision {found['revision']} is published: {found['renewed']} documents made again, {found['removed']} "
+            "taken out till the next build fetches them."
+        )
+    elif not found["repaired"] and not found["probes"]:
+        say("Nothing is wrong with it; nothing was done.")
+    else:
+        say("Nothing else is wrong with it.")
 
 
 def _section(section: dict[str, Any] | None) -> None:

@@ -87,11 +87,20 @@ class Workshop:
         report: what the build has done so far.
         progress: says so while it does it.
         began: when the build began, on the clock of ``time.time``.
+        anew: begin a new generation, whatever made the vectors of the published one.
     """
 
     def __init__(
-        self, settings: Settings, storage: Storage, report: BuildReport, progress: Progress, began: float
+        self,
+        settings: Settings,
+        storage: Storage,
+        report: BuildReport,
+        progress: Progress,
+        began: float,
+        *,
+        anew: bool = False,
     ) -> None:
+        self.anew: Final = anew
         self.storage: Final = storage
         self.report: Final = report
         self.progress: Final = progress
@@ -208,7 +217,7 @@ class Workshop:
     @cached_property
     def draft(self) -> Draft:
         """The next revision, as this build writes it."""
-        return Draft(self.storage, self.published, self.model)
+        return Draft(self.storage, self.published, self.model, anew=self.anew)
 
     @property
     def model(self) -> Model:
@@ -228,6 +237,11 @@ class Workshop:
     @cached_property
     def continues(self) -> bool:
         """Whether the build goes on with the published generation."""
+        return not self.anew and self.same_model
+
+    @property
+    def same_model(self) -> bool:
+        """Whether the published vectors were made by the model of the settings."""
         return self.published is not None and self.published.embedder_fingerprint == self.embedder.fingerprint
 
     @property
@@ -242,7 +256,7 @@ class Workshop:
 
     def runtimes(self) -> dict[str, dict[str, Any]]:
         """What made the vectors of the next revision, by the id of the provenance."""
-        known = dict(self.published.runtimes) if self.published is not None and self.continues else {}
+        known = dict(self.published.runtimes) if self.published is not None and self.same_model else {}
         records = self.runtime_records.get(self.seen_runtimes - known.keys())
         return known | {key: msgspec.json.decode(record) for key, record in sorted(records.items())}
 
@@ -268,7 +282,7 @@ class Workshop:
         for memo in (self.versions, self.documents, self.chunks, self.note_memo, self.vectors):
             memo.tidy()
 
-    def raise_clearly(self, error: Exception) -> None:
+    def raise_clearly(self, error: BaseException) -> None:
         """Raise the clear error behind one that a store raised for want of space or rights, if it is one."""
         clear = as_store_error(self.storage.address, error)
         if clear is not None:

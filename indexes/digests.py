@@ -4,13 +4,14 @@ Invariants:
 - The list of a revision names every file of its state: data, deletions, indexes, manifest and transaction of both
   tables at their versions, the BM25 index, and the probes.
 - A file that the last list holds under the same name and size is not read again: neither LanceDB nor tantivy changes a
-  file once it is written. tantivy's two lists are the exception, and are read each time.
+  file once it is written. tantivy's two lists and the probes can change, and are read each time.
 - Checking writes nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, Protocol
@@ -24,7 +25,7 @@ from parsers.errors import StoreError
 SMALL: Final = 2**16  # bytes up to which a file is read when an index is opened; of a longer one, so many at its end
 READERS: Final = 8  # files read at a time
 TABLES: Final = {"chunks": "chunks_version", "documents": "documents_version"}
-_CHANGING: Final = ("meta.json", ".managed.json")
+_CHANGING: Final = re.compile(r"probes/.*|.*/(meta|\.managed)\.json|.*/lexical/\d{8}\.json")
 
 
 class FileDigest(msgspec.Struct, frozen=True, array_like=True):
@@ -175,7 +176,7 @@ def record(objects: Objects, sizes: Mapping[str, int], known: Mapping[str, FileD
 
     def one(key: str) -> FileDigest:
         before = shared.get(_name(key))
-        if before is not None and before.size == sizes[key] and not key.endswith(_CHANGING):
+        if before is not None and before.size == sizes[key] and not _CHANGING.fullmatch(key):
             return before
         return digest_of(objects, key)
 

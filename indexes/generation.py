@@ -70,9 +70,18 @@ class Draft:
         published: what is published; None at a first build.
         model: of the vectors to be.
         base: the revision that the draft starts from, where that is another than the published one.
+        anew: begin a new generation, whatever made the vectors of the base.
     """
 
-    def __init__(self, storage: Storage, published: Pointer | None, model: Model, base: Pointer | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        published: Pointer | None,
+        model: Model,
+        base: Pointer | None = None,
+        *,
+        anew: bool = False,
+    ) -> None:
         self._storage = storage
         self._base = base or published
         self._model = model
@@ -81,7 +90,8 @@ class Draft:
         self._changed: list[pa.Table] = []
         self._waiting = 0
         self._rewrite = False
-        self.continues: Final = self._base is not None and self._base.embedder_fingerprint == model.fingerprint
+        continues = self._base is not None and self._base.embedder_fingerprint == model.fingerprint
+        self.continues: Final = continues and not anew
         self.revision: Final = published.revision + 1 if published is not None else 1
         if self._base is not None and self.continues:
             self.generation = self._base.generation
@@ -173,6 +183,11 @@ class Draft:
         self._write(chunk_ids, schema(self._model.dimension).empty_table())
         self.catalog.remove(row.document_id for row in gone)
         return Written(0, len(chunk_ids), 0)
+
+    def append(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write rows of a new generation as they are, a batch at a time."""
+        for batch in batches:
+            self._write([], pa.Table.from_batches([batch]).cast(schema(self._model.dimension)))
 
     def _write(self, gone: list[str], changed: pa.Table) -> None:
         self._gone += gone
@@ -308,21 +323,24 @@ def open_stores(storage: Storage, pointer: Pointer) -> tuple[ChunkTable, Lexical
         StoreError: when a part of it is missing or damaged.
     """
     storage.check(pointer)
+    check_analysis(storage, pointer)
+    with told(storage.address):
+        table = ChunkTable.open(storage.tables(pointer.generation), version=pointer.chunks_version)
+        return table, LexicalIndex.open(storage.lexical(pointer.generation, pointer.revision))
+
+
+def check_analysis(storage: Storage, pointer: Pointer) -> None:
+    """Check that the terms of a BM25 index were made as this program makes them.
+
+    Raises:
+        StoreError: when they were not.
+    """
     if pointer.analysis != analysis.fingerprint():
         raise StoreError(
             f"index {storage.address}: its BM25 terms were made by {pointer.analysis}, this program makes them by "
             f"{analysis.fingerprint()}",
             "Build again: the BM25 index is written anew and no model is called.",
         )
-    try:
-        table = ChunkTable.open(storage.tables(pointer.generation), version=pointer.chunks_version)
-        lexical = LexicalIndex.open(storage.lexical(pointer.generation, pointer.revision))
-    except (OSError, ValueError, RuntimeError) as error:
-        raise StoreError(
-            f"index {storage.address}: revision {pointer.revision} of {pointer.generation} cannot be opened: {error}",
-            "Run `gristmill verify`, then `gristmill repair`.",
-        ) from error
-    return table, lexical
 
 
 def store_stamp(store: ChunkTable | LexicalIndex) -> str:

@@ -99,6 +99,8 @@ class Storage:
         self._etag = ""
         self._lease: Lease | None = None
         self._checked: set[str] = set()
+        self.unchecked = False
+        """Whether revisions are opened whatever their files are."""
 
     def create(self) -> None:
         """Make the place writable for a build.
@@ -170,7 +172,7 @@ class Storage:
         pointer = self._read()
         if pointer is not None and pointer.revision:
             return pointer
-        last = max((number for number, _ in self._records()), default=0)
+        last = max((number for number, _ in self.records()), default=0)
         if last > 1:
             raise Damaged(f"index {self.address}: {POINTER} is missing, and revision {last} has a record", REPAIR)
         return None
@@ -228,12 +230,12 @@ class Storage:
         return digests.decode(found[0]).files
 
     def check(self, pointer: Pointer) -> None:
-        """Check sizes and small files of a revision, once for each; it costs next to nothing.
+        """Check sizes and small files of a revision, once for each; see :attr:`unchecked` for who repairs one.
 
         Raises:
             Damaged: naming files that are missing, or not what they were when they were written.
         """
-        if pointer.files in self._checked:
+        if self.unchecked or pointer.files in self._checked:
             return
         found = digests.damages(self.objects, self.files(pointer) or {}, thorough=False)
         if found:
@@ -264,7 +266,7 @@ class Storage:
         """
         found = self.objects.get(POINTER)  # not by `pointer`: what this builder saw of it stays what it saw
         published = decoded(self.address, found[0], POINTER) if found is not None else Pointer()
-        kept = {number: one for number, one in self._records() if isinstance(one, Pointer)}
+        kept = {number: one for number, one in self.records() if isinstance(one, Pointer)}
         if published.revision:
             kept = {number: one for number, one in kept.items() if number < published.revision}
             kept[published.revision] = published
@@ -272,9 +274,10 @@ class Storage:
 
     def unreadable(self) -> dict[int, str]:
         """Revisions whose records are damaged, with what is wrong: nobody can go back to them."""
-        return {number: one.message for number, one in self._records() if isinstance(one, Damaged)}
+        return {number: one.message for number, one in self.records() if isinstance(one, Damaged)}
 
-    def _records(self) -> Iterator[tuple[int, Pointer | Damaged]]:
+    def records(self) -> Iterator[tuple[int, Pointer | Damaged]]:
+        """Every record by the number of its revision, or what is wrong with it."""
         for record in self.objects.stats("revisions/"):
             name = _RECORD.fullmatch(record.key)
             data = self.objects.get(record.key) if name else None

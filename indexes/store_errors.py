@@ -13,12 +13,15 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Final
 
+import msgspec
+
 from indexes.objects import unusable
 from indexes.s3_objects import refused
 from parsers.errors import GristmillError, StoreError
 
 LIBRARIES: Final = ("lancedb", "tantivy")
 VERIFY: Final = "Run `gristmill verify`: it names every damaged file. `gristmill repair` mends what can be mended."
+CACHE: Final = "Run `gristmill repair`: it takes what is damaged out of the cache; the next build computes it."
 _WORDS: Final = {
     errno.ENOSPC: "No space left on device",
     errno.EDQUOT: "Disk quota exceeded",
@@ -45,6 +48,8 @@ def as_store_error(address: str, error: BaseException) -> GristmillError | None:
     code = re.search(r"<Code>(\w+)</Code>", text)  # LanceDB hands on what S3 answered
     if address.startswith("s3://") and code:
         return refused(address, "reading or writing its tables", code[1])
+    if isinstance(error, msgspec.DecodeError) or "decompress" in text:
+        return StoreError(f"index {address}: a value of the cache is damaged: {short(error)}", CACHE)
     if is_panic(error) or _of_a_library(error):
         return StoreError(f"index {address}: a file of it cannot be read: {short(error)}", VERIFY)
     return None

@@ -1,13 +1,16 @@
 """Whether what is published is whole: catalog, vectors and BM25 against each other, and each row against its digest.
 
-Kept here: the exact versions that the pointer names are read, by scans that trust no index; nothing is written.
+Invariants:
+- The exact versions that the pointer names are read, by scans that trust no index.
+- Every damaged file is named.
+- Nothing is written.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,16 +19,36 @@ import pyarrow.compute as pc
 
 from enrich.memo import Memo, VectorMemo, text_digest, vector_key
 from enrich.parity import read_probes
+from indexes import damage
 from indexes import rows as index_rows
 from indexes.catalog import Catalog, stamp
-from indexes.generation import open_stores, published_catalog, store_stamp
+from indexes.digests import TABLES, Damage
+from indexes.generation import check_analysis, store_stamp
 from indexes.lexical import LexicalIndex
 from indexes.retention import leftovers
 from indexes.storage import Pointer, Storage
+from indexes.store_errors import told
 from indexes.vectors import SCAN_ROWS, ChunkTable
 from parsers.errors import StoreError
 
-EXAMPLES: Final = 5  # names of what is wrong that a finding gives
+EXAMPLES: Final = 5  # names of what is wrong that a finding gives; of damaged files, all
+NOT_CHECKABLE: Final = "files are not checkable: published before digests were recorded"
+PARTS: Final = {
+    "chunks": "the table of chunks",
+    "documents": "the catalog",
+    "lexical": "the BM25 index",
+    "files": "the list of files",
+    "revisions": "the record of this revision",
+}
+REMEDIES: Final = {
+    "chunks": "it writes the table anew from what is whole, and from the cache",
+    "documents": "it writes the catalog anew; the next build compares every document with its source",
+    "lexical": "it writes the index anew from the rows of the table",
+    "probes": "it makes them again with the embedder",
+}
+
+Opened = TypeVar("Opened")
+Found = TypeVar("Found")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -56,6 +79,8 @@ class Verdict(msgspec.Struct, frozen=True):
         documents: ids of the documents whose rows are not those that the catalog means.
         strangers: ids of documents that have rows and are not in the catalog.
         forgotten: ids of documents that the memory does not hold any more.
+        lost: of ``chunks`` and ``documents``, the tables that cannot be read, or hold a damaged file of rows.
+        damaged: keys of the damaged files of this revision.
     """
 
     generation: str
@@ -65,6 +90,8 @@ class Verdict(msgspec.Struct, frozen=True):
     documents: list[str]
     strangers: list[str]
     forgotten: list[str]
+    lost: list[str] = []
+    damaged: list[str] = []
 
     @property
     def whole(self) -> bool:
@@ -73,55 +100,164 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
-    """Look at every row of a revision. Vectors are compared with those that the memory holds of the same texts.
+    """Look at every file and every row of a revision.
+
+    Where its files are what they were when they were written, vectors are compared with those that the memory holds of
+    the same texts. Of a table with a damaged file no row is read: LanceDB can end the process over one.
 
     Args:
         normalized: whether its embedder makes vectors of length 1.
-
-    Raises:
-        StoreError: when a store of it cannot be opened at all.
     """
-    catalog = published_catalog(storage, pointer)
-    table = ChunkTable.open(storage.tables(pointer.generation), pointer.chunks_version)
-    look = _Look(table, pointer, VectorMemo(storage.memory(), pointer.dimension), normalized=normalized)
-    names = _names(catalog)
-    strangers = sorted(look.stamps.keys() - names.keys())
-    doubted = {name for name, expected in names.items() if look.stamp(name) != expected} | look.doubted & names.keys()
-    findings = list(look.findings())
-    if strangers:
-        findings.append(Finding("documents have rows and are not in the catalog", len(strangers), strangers[:EXAMPLES]))
-    if doubted - look.doubted:
-        findings.append(_keyed(catalog, "documents have other rows than the catalog says", doubted - look.doubted))
-    lexical = _lexical(storage, pointer, table)
-    if lexical:
-        findings.append(lexical)
-    broken = unprovable(storage, pointer)
+    damages = damage.of_revision(storage, pointer)
+    findings = list(_damaged(damages))
+    if not damage.recorded(pointer):
+        findings.append(Finding(NOT_CHECKABLE, 1, fault=False, remedy="the next build that publishes records them"))
+    lost = {one.part for one in damages if one.part in PARTS and not _rebuilt(one.key)}
+    found = Verdict(pointer.generation, pointer.revision, 0, findings, [], [], [])
+    try:
+        with told(storage.address):
+            found = _rows(storage, pointer, found, lost, normalized=normalized)
+    except StoreError as error:  # an index of which no digests were recorded, or a cache that cannot be read
+        findings.append(Finding(error.message, 1))
+    broken = "" if any(one.part == "probes" for one in damages) else unprovable(storage, pointer)
     if broken:
         findings.append(Finding(broken, 1))
-    forgotten = _forgotten(storage, catalog)
-    if forgotten:
-        what = "documents are not remembered any more: they cannot be shown, cut or embedded again without the source"
-        findings.append(
-            msgspec.structs.replace(
-                _keyed(catalog, what, forgotten), fault=False, remedy="they are fetched again when they change"
-            )
-        )
-    findings += _hints(storage, table)
-    return Verdict(
-        pointer.generation,
-        pointer.revision,
-        look.checked,
-        findings,
-        sorted(doubted),
-        strangers,
-        sorted(forgotten),
+    return msgspec.structs.replace(found, lost=sorted(lost & TABLES.keys()), damaged=[one.key for one in damages])
+
+
+def _rows(storage: Storage, pointer: Pointer, found: Verdict, lost: set[str], *, normalized: bool) -> Verdict:
+    """What the rows of both tables and of the BM25 index say; the tables that turn out to be unreadable join the lost.
+
+    Raises:
+        StoreError: when the cache cannot be read.
+    """
+    findings = found.findings
+    catalog = _opened("documents", lost, findings, storage, lambda: Catalog(*_place(storage, pointer, "documents")))
+    table = _opened("chunks", lost, findings, storage, lambda: ChunkTable.open(*_place(storage, pointer, "chunks")))
+    names = _read("documents", lost, findings, storage, catalog, _names)
+    look = None
+    if table is not None:
+        memo = _cache(storage, lambda db: VectorMemo(db, pointer.dimension), findings)
+        look = _read("chunks", lost, findings, storage, table, lambda one: _Look(one, pointer, memo, normalized))
+    if look is not None:
+        findings += look.findings()
+    if look is not None and table is not None:
+        if "lexical" not in lost and (lexical := _lexical(storage, pointer, table)):
+            findings.append(lexical)
+        findings += _uncovered(table)
+    findings += _leftovers(storage)
+    if catalog is None or names is None:
+        return found
+    strangers = sorted(look.stamps.keys() - names.keys()) if look is not None else []
+    doubted: set[str] = set()
+    if look is not None:
+        differ = {name for name, expected in names.items() if look.stamp(name) != expected}
+        doubted = differ | look.doubted & names.keys()
+    if strangers:
+        findings.append(Finding("documents have rows and are not in the catalog", len(strangers), strangers[:EXAMPLES]))
+    if look is not None and doubted - look.doubted:
+        findings.append(_keyed(catalog, "documents have other rows than the catalog says", doubted - look.doubted))
+    forgotten = _forgotten(storage, catalog, findings)
+    return msgspec.structs.replace(
+        found,
+        checked=look.checked if look is not None else 0,
+        documents=sorted(doubted),
+        strangers=strangers,
+        forgotten=sorted(forgotten),
     )
+
+
+def _place(storage: Storage, pointer: Pointer, name: str) -> tuple[Any, int]:
+    version = pointer.chunks_version if name == "chunks" else pointer.documents_version
+    return storage.tables(pointer.generation), version
+
+
+def _opened(
+    name: str, lost: set[str], findings: list[Finding], storage: Storage, opens: Callable[[], Opened]
+) -> Opened | None:
+    """A table of the revision; None where it is lost, or is found to be."""
+    if name in lost:
+        return None
+    try:
+        with told(storage.address):
+            return opens()
+    except StoreError as error:
+        lost.add(name)
+        findings.append(Finding(f"the table {name} cannot be opened: {error.message}", 1))
+        return None
+
+
+def _read(
+    name: str,
+    lost: set[str],
+    findings: list[Finding],
+    storage: Storage,
+    table: Opened | None,
+    reads: Callable[[Opened], Found],
+) -> Found | None:
+    """What all rows of a table say; None where they cannot be read."""
+    if table is None:
+        return None
+    try:
+        with told(storage.address):
+            return reads(table)
+    except StoreError as error:
+        lost.add(name)
+        findings.append(Finding(f"the table {name} cannot be read: {error.message}", 1))
+        return None
+
+
+def _cache(storage: Storage, opens: Callable[[Any], Opened], findings: list[Finding]) -> Opened | None:
+    """A table of the cache; None where it cannot be opened."""
+    try:
+        with told(storage.address):
+            return opens(storage.memory())
+    except StoreError as error:
+        findings.append(Finding(f"a table of the cache cannot be read: {error.message}", 1))
+        return None
+
+
+def _damaged(damages: Sequence[Damage]) -> Iterator[Finding]:
+    """Findings about damaged files, one for each part of the index; every file is named."""
+    for part in sorted({one.part for one in damages}):
+        own = [one for one in damages if one.part == part]
+        yield Finding(
+            f"files of {PARTS.get(part, part)} are missing or damaged",
+            len(own),
+            [f"{one.key} {one.problem}" for one in own],
+            remedy=f"gristmill repair: {REMEDIES.get(part, 'it writes them anew')}",
+        )
+
+
+def _rebuilt(key: str) -> bool:
+    """Whether a file of a table holds no rows: an index of it, or the note of how a version came about."""
+    return "/_indices/" in key or "/_transactions/" in key
+
+
+def whole_index(storage: Storage, published: Pointer) -> list[Finding]:
+    """What is wrong beside the published revision: older revisions, the cache, kept evaluations."""
+    found = []
+    for number, damages in sorted(damage.of_others(storage, published).items()):
+        names = [f"{one.key} {one.problem}" for one in damages]
+        what = f"files of the older revision {number} are missing or damaged"
+        found.append(Finding(what, len(names), names, remedy="gristmill repair: it gives that revision up"))
+    rest = damage.of_the_rest(storage)
+    cache = [f"{one.key} {one.problem}" for one in rest if not one.key.startswith(damage.EVALUATIONS)]
+    if cache:
+        what = "files of the cache are missing or damaged"
+        remedy = "gristmill repair, or a build: what they held is computed again when it is needed"
+        found.append(Finding(what, len(cache), cache, remedy=remedy))
+    records = [f"{one.key} {one.problem}" for one in rest if one.key.startswith(damage.EVALUATIONS)]
+    if records:
+        what = "kept evaluations are damaged"
+        found.append(Finding(what, len(records), records, fault=False, remedy="remove them, and evaluate again"))
+    return found
 
 
 class _Look:
     """One scan over all rows of a table."""
 
-    def __init__(self, table: ChunkTable, pointer: Pointer, memo: VectorMemo, *, normalized: bool) -> None:
+    def __init__(self, table: ChunkTable, pointer: Pointer, memo: VectorMemo | None, normalized: bool) -> None:
         self.stamps: dict[str, dict[str, str]] = {}
         """Row digests by chunk id, by document."""
         self.broken: list[str] = []
@@ -183,7 +319,7 @@ class _Look:
     def _others(self, batch: pa.RecordBatch) -> set[str]:
         """Ids of the rows whose vector is not the one that the memory holds of their text and that runtime."""
         made = batch.filter(pc.not_equal(batch["provenance"], ""))
-        if not len(made):
+        if not len(made) or self._memo is None:
             return set()
         keys = [vector_key(digest, self._fingerprint) for digest in made["text_digest"].to_pylist()]
         known = self._memo.get(keys)
@@ -229,7 +365,8 @@ def _keyed(catalog: Catalog, what: str, documents: Iterable[str]) -> Finding:
 def _lexical(storage: Storage, pointer: Pointer, table: ChunkTable) -> Finding | None:
     """Whether the BM25 index holds just the rows of the table, or cannot be opened."""
     try:
-        _, lexical = open_stores(storage, pointer)
+        check_analysis(storage, pointer)
+        lexical = LexicalIndex.open(storage.lexical(pointer.generation, pointer.revision))
         if store_stamp(lexical) == store_stamp(table):
             return None
         differ = _pairs(lexical) ^ _pairs(table)
@@ -247,21 +384,34 @@ def _pairs(store: LexicalIndex | ChunkTable) -> set[tuple[str, str]]:
     }
 
 
-def _forgotten(storage: Storage, catalog: Catalog) -> set[str]:
-    memo = Memo(storage.memory(), "documents")
+def _forgotten(storage: Storage, catalog: Catalog, findings: list[Finding]) -> set[str]:
+    """Ids of the documents that the cache does not hold, with a hint where there are any."""
+    memo = _cache(storage, lambda db: Memo(db, "documents"), findings)
     found: set[str] = set()
-    for batch in catalog.columns(["document_id", "document"]).to_batches(SCAN_ROWS):
+    for batch in catalog.columns(["document_id", "document"]).to_batches(SCAN_ROWS) if memo is not None else []:
         named = dict(zip(batch["document_id"].to_pylist(), batch["document"].to_pylist(), strict=True))
-        known = memo.known(key for key in named.values() if key)
+        with told(storage.address):
+            known = memo.known(key for key in named.values() if key) if memo is not None else set()
         found.update(name for name, key in named.items() if key and key not in known)
+    if found:
+        what = "documents are not remembered any more: they cannot be shown, cut or embedded again without the source"
+        hint = _keyed(catalog, what, found)
+        findings.append(msgspec.structs.replace(hint, fault=False, remedy="they are fetched again when they change"))
     return found
 
 
-def _hints(storage: Storage, table: ChunkTable) -> Iterator[Finding]:
-    uncovered = table.uncovered()
+def _uncovered(table: ChunkTable) -> Iterator[Finding]:
+    try:
+        uncovered = table.uncovered()
+    except StoreError as error:  # a damaged index of the table; its file is named already where digests are recorded
+        yield Finding(f"an index of the table chunks cannot be read: {error.message}", 1)
+        return
     if uncovered:
         what = "rows are not in the vector index yet, and are searched one by one"
         yield Finding(what, uncovered, fault=False, remedy="a build brings the index up to date when it pays")
+
+
+def _leftovers(storage: Storage) -> Iterator[Finding]:
     left = leftovers(storage)
     if left:
         names = [f"{name}/{one}" for name, revisions in left.items() for one in [*map(str, revisions)] or ["all"]]

@@ -1,0 +1,157 @@
+"""Damage: each file of an index flipped, truncated and removed in turn, on disk and on S3.
+
+``verify`` names every damaged file, a question ends in an answer or a clear error, and after ``repair`` all is whole.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from comparing import rows, without_vector
+from conftest import Workspace
+from s3server import Server
+
+from flows import keeping
+from flows.place import open_storage
+from flows.searching import ask
+from flows.settings import Mode
+from flows.standing import standing
+from indexes.digests import decode
+from indexes.objects import Objects
+from parsers.errors import GristmillError
+
+MODES: Final[tuple[Mode, ...]] = ("hybrid", "dense", "bm25")
+DOCUMENTS: Final = {
+    "guide.md": "# Guide\n\nOpen the valve slowly.\n\n## Pump\n\nThe pump stops by itself.\n",
+    "key.md": "# Key\n\nThe key hangs in bay 4.\n",
+    "plain.txt": "No title here. The line is dead.\n",
+}
+
+
+def flips(data: bytes, places: int) -> Iterator[bytes]:
+    """Bytes with one flipped, at so many places spread over them."""
+    for place in sorted({len(data) * number // places for number in range(1, places)} | {len(data) - 1} & {*range(1)}):
+        yield data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
+
+
+def damaged(data: bytes, *, thorough: bool) -> Iterator[tuple[str, bytes | None]]:
+    """A name and what is to stand in a file's place; None for nothing at all."""
+    if data:
+        places = sorted({0, 7, len(data) // 3, len(data) // 2, len(data) - 9, len(data) - 1} & {*range(len(data))})
+        for place in places if thorough else [len(data) // 2]:
+            yield f"flipped at {place}", data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]
+        if thorough:
+            yield "truncated", data[: len(data) // 2]
+            yield "emptied", b""
+    if thorough:
+        yield "removed", None
+
+
+def built(workspace: Workspace) -> None:
+    """Two revisions, with deleted rows, notes and an evaluation."""
+    for key, text in DOCUMENTS.items():
+        workspace.write(key, text)
+    workspace.build(notes="extractive")
+    workspace.write("key.md", "# Key\n\nThe key hangs in bay 5 now.\n")
+    workspace.build(notes="extractive")
+
+
+def put(objects: Objects, key: str, data: bytes | None) -> None:
+    if data is None:
+        objects.delete([key])
+    else:
+        objects.put(key, data)
+
+
+def answers(workspace: Workspace) -> dict[str, Any]:
+    """What every reading command says; an error has to be a clear one."""
+    settings = workspace.settings()
+    asked: dict[str, Callable[[], Any]] = {
+        mode: lambda mode=mode: ask(settings, "the key in bay 5", mode, 3, [], 0.0) for mode in MODES
+    }
+    asked |= {"status": lambda: standing(settings), "revisions": lambda: keeping.revisions(settings)}
+    found = {}
+    for name, command in asked.items():
+        try:
+            found[name] = command()
+        except GristmillError as error:
+            assert error.message and error.remedy, name
+            found[name] = error
+    return found
+
+
+def named(workspace: Workspace) -> tuple[bool, str]:
+    """Whether the index is whole, and all that ``verify`` says of it."""
+    found = keeping.verify(workspace.settings())
+    said = [finding for one in found["revisions"] for finding in one["findings"] if finding["fault"]]
+    return found["whole"], "\n".join(f"{one['what']} {one['examples']}" for one in said)
+
+
+def needed(objects: Objects) -> set[str]:
+    """Keys of the files that a kept revision consists of, or that name one."""
+    found = {stat.key for place in ("revisions/", "files/", "pointer") for stat in objects.stats(place)}
+    for stat in objects.stats("files/0"):
+        data = objects.get(stat.key)
+        assert data is not None
+        found |= decode(data[0]).files.keys()
+    return found
+
+
+def check(workspace: Workspace, *, thorough: bool, repairs: Callable[[str], bool]) -> None:
+    """Damage every file in turn, and put everything back."""
+    settings = workspace.settings()
+    objects = open_storage(settings).objects
+    whole = {stat.key: found[0] for stat in objects.stats("") if (found := objects.get(stat.key)) is not None}
+    must = needed(objects)
+    meant = [without_vector(row) for row in rows(workspace)]
+    assert len(must) > 20 and all("/lexical/" in one or one in whole for one in must)
+    for key, data in whole.items():
+        if key.startswith("build."):
+            continue
+        for what, bad in damaged(data, thorough=thorough):
+            put(objects, key, bad)
+            found, said = named(workspace)
+            cached = key.startswith("memory/") and what == "removed"
+            if key in must or (key.startswith("memory/") and "_versions/latest" not in key and not cached):
+                assert not found and key in said, f"{key} {what}: {said}"
+            answers(workspace)
+            if repairs(key):
+                keeping.repair(settings, str)
+                assert named(workspace) == (True, ""), f"{key} {what}"
+                assert [without_vector(row) for row in rows(workspace)] == meant, f"{key} {what}"
+                assert ask(settings, "the key in bay 5", "hybrid", 1, [], 0.0)["hits"][0]["key"] == "key.md"
+                for stat in list(objects.stats("")):
+                    if stat.key not in whole:
+                        objects.delete([stat.key])
+                for other, before in whole.items():
+                    if (now := objects.get(other)) is None or now[0] != before:
+                        objects.put(other, before)
+                shutil.rmtree(workspace.settings().cache_dir, ignore_errors=True)
+            else:
+                put(objects, key, data)
+    assert named(workspace) == (True, "")
+
+
+def test_each_file_on_disk_flipped_is_named(workspace: Workspace) -> None:
+    built(workspace)
+    check(workspace, thorough=False, repairs=lambda key: False)
+
+
+@pytest.mark.slow
+def test_each_file_on_disk_is_named_however_damaged_and_mended(workspace: Workspace) -> None:
+    built(workspace)
+    check(workspace, thorough=True, repairs=lambda key: True)
+
+
+@pytest.mark.slow
+def test_each_object_on_s3_is_named_however_damaged_and_mended(
+    workspace: Workspace, s3: Server, tmp_path: Path
+) -> None:
+    remote = replace(workspace, flags={"index": s3.address(f"damage/{tmp_path.name}"), "cache_dir": tmp_path / "cache"})
+    built(remote)
+    check(remote, thorough=True, repairs=lambda key: True)
