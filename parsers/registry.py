@@ -53,7 +53,7 @@ class Adapter:
     text: bool = False
 
     def fingerprint(self) -> str:
-        """Name, version, each library with its version, and what is a blob: ``markdown:1:markdown-it-py=4.3.0:blobs=1``."""
+        """Name, version, each library's version, what is a blob: ``markdown:1:markdown-it-py=4.3.0:blobs=1``."""
         libraries = [f"{name}={_version(name)}" for name in self.libraries]
         return ":".join([self.name, str(self.version), *libraries, f"blobs={blobs.VERSION}"])
 
