@@ -67,7 +67,7 @@ def itself(name: str, books: Path) -> float:
 def own(what: str, books: Path) -> float:
     """Processor seconds of Gristmill's chunker, or of the tokenizer alone on the same paragraphs."""
     from chunker.blocks import regions
-from chunker.kept import Kept
+    from chunker.kept import Kept
     from chunker.split import split
     from flows.ruler import chunker_settings, open_ruler
     from flows.settings import load_settings
