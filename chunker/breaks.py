@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import regex
+import regex  # type: ignore[import-untyped]  # it ships no types
 
 _PAUSES: Final = ",;:，；：、،؛—–།༎၊။៕។"
 _WORD_ENDS: Final = "\u200b\u0f0b\u0f0c"  # zero-width space, tsheg

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from chunker.blocks import Span, Unit, lines, pieces
+from chunker.blocks import Unit, lines, pieces
 from chunker.breaks import cut_before
+from chunker.kept import Span
 from chunker.tokens import SLAB, Measure, Ruler
 
 FILL: Final = 0.5  # a chunk filled less than this takes the first sentences of a paragraph that does not fit whole

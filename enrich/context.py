@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from chunker.chunk import Chunk
-from chunker.sentences import sentences
+from chunker.sentences import iterate_sentences
 from enrich.code import names
 from parsers.document import ROOT, Document, left_out
 
@@ -112,6 +112,7 @@ class Windows:
         self._ends = sorted({chunk.end for chunk in chunks}) if self.whole and self._settings.preceding else []
         self._pieces = tuple(self._text(start, end) for start, end in pairwise([0, *self._ends]))
         self._siblings: dict[int, tuple[str, ...]] = {}
+        self._families: dict[int, list[int]] = {}
         self._openings: dict[int, tuple[int, str]] = {}
 
     def of(self, chunk: Chunk) -> Window:
@@ -196,11 +197,14 @@ class Windows:
 
     def _nearest(self, section: int) -> tuple[str, ...]:
         nodes, count = self._document.nodes, self._settings.siblings
-        family = [
-            index
-            for index in self._below[nodes[section].parent]
-            if nodes[index].kind == "section" and (self._reasons[index] is None or index == section)
-        ]
+        parent = nodes[section].parent
+        if parent not in self._families:
+            self._families[parent] = [
+                index
+                for index in self._below[parent]
+                if nodes[index].kind == "section" and self._reasons[index] is None
+            ]
+        family = self._families[parent]
         place = bisect_left(family, section)
         first = max(0, min(place - count // 2, len(family) - count - 1))
         near = [index for index in family[first : first + count + 1] if index != section][:count]
@@ -224,7 +228,7 @@ class Windows:
             if node.kind != "paragraph":
                 break
             text = self._document.text[node.start : node.end]
-            first = text[: sentences(text)[0][1]].strip() if text.strip() else ""
+            first = text[: next(iterate_sentences(text, 0, len(text)))[1]].strip() if text.strip() else ""
             return (node.start, first) if first and len(first) <= OPENING else (0, "")
         return 0, ""
 

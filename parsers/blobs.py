@@ -39,8 +39,10 @@ _GROUP: Final = re.compile(r"(?:[g-z0-9+/]{0,6}[A-Za-f]){4,5}|[g-z0-9+/]{0,6}[A-
 _TOUCHING: Final = {"(": ")", "<": ">", '"': '"', "'": "'", "`": "`"}
 
 _SAMPLE: Final = 2_000  # characters at the beginning, in the middle and at the end by which a long run is judged
-_CASES, _DIGITS = 0.05, 0.02  # least share of capitals, of small letters, and of digits
+_CASES, _DIGITS = 0.05, 0.01  # least share of capitals, of small letters, and of digits
 _CHANGES: Final = 0.48  # least share of neighbouring characters that differ in kind; in camel case it is 0.40
+_PADDED: Final = 0.6  # share of capitals that zero bytes cause, as in UTF-16; no words have as many
+_PADDED_CHANGES: Final = 0.4  # the least share where they do
 _MOST_SIGNS: Final = 0.15  # largest share of ``+/`` or ``-_``; in a path it is more
 _GROUPS: Final = 0.95  # least share of a source map's groups that are valid
 
@@ -182,7 +184,8 @@ def _mixed(text: str, start: int, end: int) -> bool:
     if counts["+"] > _MOST_SIGNS * length or counts["-"] > _MOST_SIGNS * length or (counts["+"] and counts["-"]):
         return False
     pairs = [a != b for (a, b), (c, d) in zip(pairwise(kinds), pairwise(run), strict=True) if c != d]
-    return sum(pairs) >= _CHANGES * len(pairs)
+    least = _PADDED_CHANGES if counts["A"] > _PADDED * length else _CHANGES
+    return sum(pairs) >= least * len(pairs)
 
 
 def _kind(character: str) -> str:

@@ -300,7 +300,8 @@ class TreeBuilder:
             else:
                 self.close()
         for kind, part, attributes in self._aside:
-            self.leaf(kind, *self.write(part), **attributes)
+            start, end = self.write(part)
+            self._add(kind, start, end, **attributes)
         text = self._given if self._given is not None else "".join(self._pieces)
         nodes, blobs = leave_blobs_out(text, _grow_to_cover(text, self._nodes))
         document = Document(

@@ -382,9 +382,15 @@ def _parser() -> MarkdownIt:
     parser.use(footnote_plugin, move_to_end=False)
     rules = parser.block.ruler
     names = rules.get_active_rules()
+    plain: dict[_Rule, _Rule] = {}
     for name, rule in zip(names, rules.getRules(""), strict=True):
         chains = [chain for chain in _CHAINS if rule in rules.getRules(chain)]
-        rules.at(name, _noting_place(name, rule), {"alt": chains})
+        noting = _noting_place(name, rule)
+        plain[noting] = rule
+        rules.at(name, noting, {"alt": chains})
+    for name in _CHAINS:  # these only look whether another block begins: there is no place to note
+        cached = rules.getRules(name)
+        cached[:] = [plain.get(rule, rule) for rule in cached]
     return parser
 
 

@@ -21,7 +21,7 @@ from parsers.pdf_running import running_lines
 from parsers.pdf_tree import Writer
 from parsers.titles import said_of_itself, sensible_title
 
-VERSION: Final = 1
+VERSION: Final = 2
 LIBRARIES: Final = ("pypdfium2",)
 MEDIA_TYPE: Final = "application/pdf"
 

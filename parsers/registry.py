@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from parsers import blobs
 from parsers.document import Document
 from parsers.errors import BrokenDocument, DocumentError, UnsupportedDocument
 from parsers.languages import LANGUAGES, NAMES
@@ -52,8 +53,9 @@ class Adapter:
     text: bool = False
 
     def fingerprint(self) -> str:
-        """Name, version, and each library with its version: ``markdown:1:markdown-it-py=4.3.0``."""
-        return ":".join([self.name, str(self.version), *(f"{name}={_version(name)}" for name in self.libraries)])
+        """Name, version, each library's version, what is a blob: ``markdown:1:markdown-it-py=4.3.0:blobs=1``."""
+        libraries = [f"{name}={_version(name)}" for name in self.libraries]
+        return ":".join([self.name, str(self.version), *libraries, f"blobs={blobs.VERSION}"])
 
 
 _TEXT_TYPES: Final = {
@@ -89,7 +91,7 @@ ADAPTERS: Final = (
     Adapter(
         "markdown",
         dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx"), "text/markdown"),
-        2,
+        3,
         ("markdown-it-py", "mdit-py-plugins", "PyYAML", "charset-normalizer"),
         "parsers.markdown",
         text=True,
@@ -102,7 +104,7 @@ ADAPTERS: Final = (
         "parsers.web",
         text=True,
     ),
-    Adapter("pdf", {".pdf": "application/pdf"}, 1, ("pypdfium2",), "parsers.pdf"),
+    Adapter("pdf", {".pdf": "application/pdf"}, 2, ("pypdfium2",), "parsers.pdf"),
     Adapter("office", _OFFICE_TYPES, 2, ("python-docx", "lxml"), "parsers.office"),
     Adapter("text", _TEXT_TYPES, 2, ("charset-normalizer",), "parsers.text", by_type=True, text=True),
 )
