@@ -20,7 +20,7 @@ import msgspec
 from parsers.pdf_grid import Grid
 from parsers.pdf_lines import Line, line_of, row_text, words_text
 from parsers.pdf_rows import Row, rows
-from parsers.pdf_table import continuations
+from parsers.pdf_table_rows import grouped
 from parsers.pdf_text import Word
 from parsers.tables import is_figure, names_columns
 
@@ -169,14 +169,16 @@ def _rows(band: _TableRow, bands: int) -> list[_TableRow]:
         members = set(map(id, line.words))
         cells = [[part for part in cell if any(id(word) in members for word in part.words)] for cell in band.cells]
         printed.append((line, cells))
-    texts = [["x" if cells[column] else "" for column in filled] for _, cells in printed]
+    texts = [[_cell_text(cells[column]) for column in filled] for _, cells in printed]
     found: list[_TableRow] = []
-    for goes_on, (_, cells) in zip(continuations([line for line, _ in printed], texts), printed, strict=True):
-        if goes_on and found:
+    last = -1
+    for group, (_, cells) in zip(grouped([line.base for line, _ in printed], texts), printed, strict=True):
+        if group == last:
             for column, cell in enumerate(cells):
                 found[-1].cells[column] = [*found[-1].cells[column], *cell]
         else:
             found.append(_TableRow(cells, band.spans))
+        last = group
     return found
 
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from parsers.pdf_bidi import base_is_right_to_left
 from parsers.pdf_columns import regions
 from parsers.pdf_lines import Line, line_of
+from parsers.pdf_open_table import table_lines
 from parsers.pdf_rows import Row
 from parsers.pdf_rules import Rule, upright
 from parsers.pdf_table import find_table
-from parsers.pdf_tables import page_tables, table_lines
+from parsers.pdf_tables import page_tables
 from parsers.pdf_text import SKEWED, Angle, Word
 
 
@@ -81,13 +82,14 @@ def _between(region: Sequence[Row], ready: Mapping[int, Line]) -> Iterator[Line 
 def _unruled(region: Sequence[Row], turned: bool, tables: int) -> Iterator[Line]:
     position = 0
     while position < len(region):
-        end, strips = find_table(region, position)
-        tables += bool(strips)
-        if strips:
-            lines = table_lines(region[position:end], strips, turned)
+        table = find_table(region, position)
+        band = region[position : table.end]
+        tables += bool(table.strips)
+        if table.strips:
+            lines = table_lines(band, table, turned)
         else:
-            lines = [line_of(row, turned=turned) for row in region[position:end]]
+            lines = [line_of(row, turned=turned) for row in band]
         for line in lines:
-            line.table = tables if strips else 0
+            line.table = tables if table.strips else 0
             yield line
-        position = end
+        position = table.end

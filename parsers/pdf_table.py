@@ -1,35 +1,50 @@
-"""Tables of a PDF, by the free strips between their columns.
+"""Tables of a PDF without ruled columns, by the free strips between their columns.
 
-Kept here: each row of a table leaves the same strips free, wider than the spaces between words; a list with its
-bullets or numbers, and code, are no tables.
+Invariants:
+- Each row of a table, but for rows at its top that head several columns, leaves the same strips free.
+- A list with its bullets or numbers, and code, are no tables.
+- A run of rows is looked at once: where it is a list, none of its rows is tried again.
 """
 
 from __future__ import annotations
 
+import statistics
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from parsers.pdf_rows import Row, is_marker, is_mono, segments
+from parsers.pdf_text import Word
 
-CELL_GAP: Final = 0.9  # of the font size: the narrowest gap between the cells of a table
+CELL_GAP: Final = 0.9  # of the font size: the narrowest gap between the cells of a row
 _STRETCHED: Final = 1.6  # font sizes: no space of a justified line is wider
 _EVEN: Final = 0.4  # of the widest: the narrowest space of such a line
 _NARROWEST: Final = 0.5  # of the font size: what the gaps of all its rows leave in common, at least
 _FAR: Final = 3.0  # font sizes: a table has no rows further apart
-_NEAR: Final = 1.6  # font sizes: a row of print that goes on with a cell is no further down
-_PADDED: Final = 1.2  # a step between rows that is this much larger than one between the lines of a cell
+_NEAR: Final = 1.6  # font sizes: a row of print in the first column alone is no further down
+_SURE_ROWS: Final = 4  # rows that leave a strip free, from which it parts columns though no gap in it is wide
+_HEADS: Final = 2  # rows at the top that may head several columns
 
 Strip = tuple[float, float]
 
 
-def find_table(region: Sequence[Row], first: int) -> tuple[int, list[Strip]]:
-    """Where the table that begins at a row ends, and the free strips between its columns.
+class Aligned(NamedTuple):
+    """A table without ruled columns.
 
-    Returns:
-        The index behind its last row, and its strips from left to right; no strips where no table begins, and the
-        index of the next row.
+    Attributes:
+        end: the index behind its last row; behind the rows that are none where there is no table.
+        strips: the free strips between its columns, from left to right; none where there is no table.
+        heads: how many rows at its top head several columns, and do not leave all strips free.
     """
+
+    end: int
+    strips: list[Strip]
+    heads: int = 0
+
+
+def find_table(region: Sequence[Row], first: int) -> Aligned:
+    """The table that begins at a row."""
     strips = [] if is_mono(region[first]) else _free(region[first])
     last = end = first + 1
     while strips and end < len(region) and not is_mono(region[end]):
@@ -38,33 +53,59 @@ def find_table(region: Sequence[Row], first: int) -> tuple[int, list[Strip]]:
         if len(narrowed) < len(strips) or step > _FAR * region[end].size:
             break
         alone = len(segments(region[end], CELL_GAP)) == 1
-        if alone and (step > _NEAR * region[end].size or region[end].size > 1.1 * region[first].size):
+        before = region[end].x0 < strips[0][0]
+        if alone and ((before and step > _NEAR * region[end].size) or region[end].size > 1.1 * region[first].size):
             break
         strips, end = narrowed, end + 1
-        if not alone or region[end - 1].x0 >= strips[0][0]:
+        if not alone or not before:
             last = end
     full = sum(len(segments(row, CELL_GAP)) > 1 for row in region[first:last])
     if full < 2 or (full == 2 and len(strips) < 2):
-        return first + 1, []
+        return Aligned(first + 1, [])
     if _is_list(region[first:last], strips[0]):
-        return last, []
-    return last, strips
+        return Aligned(last, [])
+    return Aligned(last, *_refined(region[first:last], strips))
 
 
-def continuations(region: Sequence[Row], cells: Sequence[Sequence[str]]) -> list[bool]:
-    """For each row of print, whether it goes on with the cells of the row above it.
+def _refined(band: Sequence[Row], strips: list[Strip]) -> tuple[list[Strip], int]:
+    """The strips with those that only many rows together show, and how many rows at the top do not leave them free."""
+    best, heads = strips, 0
+    for skipped in range(_HEADS + 1):
+        body = band[skipped:]
+        if len(body) < _SURE_ROWS:
+            break
+        found = _projected(body)
+        if len(found) > len(best):
+            best, heads = found, skipped
+    return best, heads
 
-    It does where rows come at two steps, and all those that come at the smaller one leave a cell empty.
+
+def _projected(body: Sequence[Row]) -> list[Strip]:
+    """The strips that no word of any row touches."""
+    spans = sorted((word.x0, word.x1) for row in body for word in row.words)
+    room = _NARROWEST * statistics.median(row.size for row in body)
+    found: list[Strip] = []
+    edge = spans[0][1]
+    for low, high in spans:
+        if low - edge >= room:
+            found.append((edge, low))
+        edge = max(edge, high)
+    return found
+
+
+def cell_words(row: Row, strips: Sequence[Strip], head: bool = False) -> list[list[Word]]:
+    """A row's words by column.
+
+    Args:
+        row: the row.
+        strips: the free strips of its table.
+        head: whether it may head several columns: what stands together is in the column where it begins.
     """
-    none = [False] * len(region)
-    steps = [below.base - above.base for above, below in pairwise(region)]
-    if not steps or max(steps) < _PADDED * min(steps):
-        return none
-    near = [False, *(step < _PADDED * min(steps) for step in steps)]
-    partial = [not all(texts) for texts in cells]
-    if all(partial[index] for index, close in enumerate(near) if close):
-        return near
-    return none
+    edges = [(low + high) / 2 for low, high in strips]
+    cells: list[list[Word]] = [[] for _ in range(len(edges) + 1)]
+    for part in segments(row, CELL_GAP) if head else [[word] for word in row.words]:
+        cells[bisect_left(edges, part[0].x0)].extend(part)
+    return cells
 
 
 def _is_list(region: Sequence[Row], strip: Strip) -> bool:
@@ -83,15 +124,23 @@ def _free(row: Row) -> list[Strip]:
 
 def _common(strips: Sequence[Strip], row: Row) -> list[Strip]:
     """The strips as far as a row leaves them free."""
-    gaps: list[Strip] = []
-    edge = float("-inf")
-    for word in row.words:
-        gaps.append((edge, word.x0))
-        edge = max(edge, word.x1)
-    gaps.append((edge, float("inf")))
     kept = []
+    starts = [word.x0 for word in row.words]
+    ends: list[float] = []
+    for word in row.words:
+        ends.append(max(word.x1, ends[-1] if ends else float("-inf")))
     for low, high in strips:
-        left, right = max(((max(a, low), min(b, high)) for a, b in gaps), key=lambda strip: strip[1] - strip[0])
-        if right - left >= _NARROWEST * row.size:
-            kept.append((left, right))
+        # the gaps that meet the strip: before each word that begins in it, and behind the last one that begins before
+        index = bisect_left(starts, low)
+        best = (low, low)
+        while index <= len(starts):
+            left = max(ends[index - 1] if index else float("-inf"), low)
+            right = min(starts[index] if index < len(starts) else float("inf"), high)
+            if right - left > best[1] - best[0]:
+                best = left, right
+            if index == len(starts) or starts[index] >= high:
+                break
+            index += 1
+        if best[1] - best[0] >= _NARROWEST * row.size:
+            kept.append(best)
     return kept

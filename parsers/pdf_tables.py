@@ -7,8 +7,6 @@ Invariants:
 
 from __future__ import annotations
 
-import statistics
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -16,15 +14,16 @@ from typing import Final, NamedTuple
 from parsers.pdf_bidi import base_is_right_to_left
 from parsers.pdf_grid import grids
 from parsers.pdf_grid_rows import grid_table, inside
-from parsers.pdf_lines import Line, line_of, row_text, words_text
-from parsers.pdf_rows import Row, is_marker, rows
+from parsers.pdf_lines import Line
+from parsers.pdf_open_table import column_kind, table_lines
+from parsers.pdf_rows import Row, rows
 from parsers.pdf_rules import Rule
-from parsers.pdf_table import Strip, continuations, find_table
+from parsers.pdf_table import Aligned, cell_words, find_table
 from parsers.pdf_text import Word
 
-_PROSE_WORDS: Final = 4  # words of a filled cell, on average, from which a column holds prose
 _SURE_ROWS: Final = 3
 _SURE_COLUMNS: Final = 3
+_PADDED: Final = 1.1  # of the step between lines: the step before a row of several lines
 
 
 class Tables(NamedTuple):
@@ -45,7 +44,7 @@ def page_tables(words: Sequence[Word], rules: Sequence[Rule], first: int) -> Tab
     found: dict[int, Line] = {}
     kept = _ruled(list(words), rules, first, found)
     number = max((line.table for line in found.values()), default=first - 1) + 1
-    return Tables(_aligned(kept, number, found), found)
+    return Tables(_aligned(kept, rules, number, found), found)
 
 
 def _ruled(words: list[Word], rules: Sequence[Rule], number: int, found: dict[int, Line]) -> list[Word]:
@@ -71,7 +70,7 @@ def _marks(lines: Sequence[Line], number: int, found: dict[int, Line]) -> Iterat
         yield Word(line.text, line.x0, line.x1, line.base, line.size, line.bold, False, line.angle, line.order, True)
 
 
-def _aligned(words: list[Word], number: int, found: dict[int, Line]) -> list[Word]:
+def _aligned(words: list[Word], rules: Sequence[Rule], number: int, found: dict[int, Line]) -> list[Word]:
     """Take out the tables without ruled columns that are sure to be tables, not columns of prose or a list."""
     region = rows(words)
     taken: set[int] = set()
@@ -81,61 +80,40 @@ def _aligned(words: list[Word], number: int, found: dict[int, Line]) -> list[Wor
         if any(word.order in found for word in region[position].words):
             position += 1
             continue
-        end, strips = find_table(region, position)
-        ready = next((i for i in range(position, end) if any(w.order in found for w in region[i].words)), end)
-        band = region[position:ready]
-        if strips and is_sure(band, strips):
+        table = find_table(region, position)
+        end = next((i for i in range(position, table.end) if any(w.order in found for w in region[i].words)), table.end)
+        band = region[position:end]
+        if table.strips and is_sure(band, table):
             turned = base_is_right_to_left([word.text for row in band for word in row.words])
-            lines = table_lines(band, strips, turned)
+            lines = table_lines(band, table, turned, rules)
             taken.update(word.order for row in band for word in row.words)
             marks.extend(_marks(lines, number, found))
             number += 1
-        position = ready
+        position = end
     return [*(word for word in words if word.order not in taken), *marks]
 
 
-def is_sure(band: Sequence[Row], strips: Sequence[Strip]) -> bool:
+def is_sure(band: Sequence[Row], table: Aligned) -> bool:
     """Whether rows are those of a table, wherever on the page they stand and in whatever order the file draws them."""
-    columns = list(zip(*(cell_words(row, strips) for row in band), strict=True))
-    if len(band) < _SURE_ROWS or len(columns) < _SURE_COLUMNS:
+    body = band[table.heads :]
+    columns = list(zip(*(cell_words(row, table.strips) for row in body), strict=True))
+    if len(body) < _SURE_ROWS or len(columns) < _SURE_COLUMNS:
         return False
-    kinds = [_column_kind([cell for cell in column if cell]) for column in columns]
+    kinds = [column_kind([cell for cell in column if cell]) for column in columns]
     labels = sum(a != "prose" and b == "prose" for a, b in pairwise(kinds))
-    return kinds.count("cells") - labels >= 2
+    return kinds.count("cells") - labels >= 2 or (kinds[0] != "prose" and _is_of_records(body, columns))
 
 
-def _column_kind(cells: Sequence[Sequence[Word]]) -> str:
-    """``prose``, ``marks`` of items, or the ``cells`` of a table."""
-    if not cells or all(len(cell) == 1 and is_marker(cell[0].text) for cell in cells):
-        return "marks"
-    return "prose" if statistics.mean(len(cell) for cell in cells) >= _PROSE_WORDS else "cells"
-
-
-def cell_words(row: Row, strips: Sequence[Strip]) -> list[list[Word]]:
-    """A row's words by the column of the table in which they begin."""
-    edges = [(low + high) / 2 for low, high in strips]
-    cells: list[list[Word]] = [[] for _ in range(len(edges) + 1)]
-    for word in row.words:
-        cells[bisect_left(edges, word.x0)].append(word)
-    return cells
-
-
-def table_lines(band: Sequence[Row], strips: Sequence[Strip], turned: bool) -> list[Line]:
-    """The rows of a table between free strips; one whose cells have several lines is made of as many rows of print."""
-    printed = []
-    for row in band:
-        texts = [words_text(words, row.size, turned) for words in cell_words(row, strips)]
-        printed.append(tuple(reversed(texts)) if turned else tuple(texts))
-    edges = tuple((low + high) / 2 for low, high in strips)
-    lines: list[Line] = []
-    for goes_on, row, cells in zip(continuations(band, printed), band, printed, strict=True):
-        line = line_of(row, cells, turned)
-        if goes_on and lines:
-            above = lines[-1]
-            above.cells = tuple(f"{old}\n{new}".strip() for old, new in zip(above.cells, cells, strict=True))
-            above.text = row_text(above.cells)
-            above.x0, above.x1 = min(above.x0, line.x0), max(above.x1, line.x1)
-        else:
-            line.edges = edges
-            lines.append(line)
-    return lines
+def _is_of_records(body: Sequence[Row], columns: Sequence[Sequence[list[Word]]]) -> bool:
+    """Whether each label in the first column begins a row that fills all columns and is drawn before the next one."""
+    starts = [index for index, cell in enumerate(columns[0]) if cell]
+    if len(starts) < _SURE_ROWS or starts[0] or not all(column[index] for column in columns for index in starts):
+        return False
+    latest = -1
+    for first, last in pairwise([*starts, len(body)]):
+        orders = [word.order for row in body[first:last] for word in row.words]
+        if min(orders) < latest:
+            return False
+        latest = max(orders)
+    steps = [below.base - above.base for above, below in pairwise(body)]
+    return all(steps[index - 1] > _PADDED * min(steps) for index in starts[1:])

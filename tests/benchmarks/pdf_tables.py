@@ -159,15 +159,27 @@ def layoffs(folder: Path, data: bytes) -> tuple[list[list[str]], list[str]]:
             first = layer.get_text_bounded(LAYOFF_EDGES[0], bottom, LAYOFF_EDGES[1], top).strip()
             if left > LAYOFF_EDGES[1] or not re.fullmatch(r"\d\d/\d\d/\d{4}", first):
                 continue
-            middle = (bottom + top) / 2
             sides = zip(LAYOFF_EDGES, LAYOFF_EDGES[1:], strict=False)
-            rows.append([layer.get_text_bounded(a + 1, middle - 1, b - 1, middle + 1) for a, b in sides])
+            rows.append([layer.get_text_bounded(a + 1, bottom - 2, b - 1, top) for a, b in sides])
     assert len(rows) == 633, len(rows)
     return rows, ["Notice Date", "Effective", "Received", "Company", "City", "No. Of", "Layoff/Closure"]
 
 
+def _unglued(figures: list[str]) -> list[str]:
+    """21 figures as 22: the text layer sets two of them together, and the last one is the sum of the others."""
+
+    def value(texts: list[str]) -> list[int]:
+        return [int(text.replace(",", "")) for text in texts]
+
+    for index, text in enumerate(figures if len(figures) == 21 else ()):
+        split = [*figures[:index], text[:-1], text[-1], *figures[index + 1 :]]
+        if text[:-1].isdigit() and sum(value(split)[:-1]) == value(split)[-1]:
+            return split
+    return figures
+
+
 def checks(folder: Path, data: bytes) -> tuple[list[list[str]], list[str]]:
-    """One line of the text layer a state: its name and 24 figures, the two of rentals empty but for the totals."""
+    """One line of the text layer a state: its name and 24 figures, the two for rentals empty but in the totals."""
     import pypdfium2 as pdfium
 
     rows: list[list[str]] = []
@@ -178,6 +190,7 @@ def checks(folder: Path, data: bytes) -> tuple[list[list[str]], list[str]]:
         figures = match.group(2).split()
         if match.group(1) == "California":  # its thousands are parted by blanks
             figures = [" ".join(figures[at : at + 2]) for at in range(0, 8, 2)] + figures[8:-2] + ["180 116"]
+        figures = _unglued(figures)
         if len(figures) == 22:
             figures[15:15] = ["", ""]
         if len(figures) == 24:
