@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -223,15 +223,17 @@ def write(shop: Workshop, batch: Collection[Entry]) -> None:
     """The difference between these documents' rows and those in the index, into both stores and the catalog."""
     interrupts.check()
     made = _rows_of(shop, batch)
-    if made:
+    standing = _standing(shop, batch, made)
+    renewed = {name: one for name, one in made.items() if name not in standing}
+    if renewed:
         rows = to_table(
-            [row for one in made.values() for row in one.rows],
-            [vector for one in made.values() for vector in one.vectors],
+            [row for one in renewed.values() for row in one.rows],
+            [vector for one in renewed.values() for vector in one.vectors],
             shop.embedder.dimension,
         )
         for _, wrong in no_vector(rows, normalized=shop.embedder.model.normalize):
             shop.no_vector = shop.no_vector or wrong
-        written = shop.draft.replace(made, rows)
+        written = shop.draft.replace(renewed, rows)
         shop.sampled = sample(shop.sampled, _with_vector(rows), shop.draft.revision)
         shop.report.chunks["added"] += written.added
         shop.report.chunks["removed"] += written.removed
@@ -250,6 +252,16 @@ def write(shop: Workshop, batch: Collection[Entry]) -> None:
     if changed:
         shop.draft.catalog.put(changed)
     shop.progress.advance(len(batch), sum(entry.object.size for entry in batch if not entry.object.problem))
+
+
+def _standing(shop: Workshop, batch: Collection[Entry], made: Mapping[str, DocumentRows]) -> set[str]:
+    """Documents whose attempt failed again and whose rows stand as they are: the catalog's stamp tells."""
+    return {
+        entry.document_id
+        for entry in batch
+        if entry.failed and not entry.stored and shop.continues and entry.document_id in made
+        if not _says_more(made[entry.document_id].catalog_row, entry.row)
+    }
 
 
 def _says_more(row: Row, before: Row | None) -> bool:
