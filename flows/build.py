@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
@@ -20,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from flows import gates, interrupts, stages
 from flows.entry import Batch
 from flows.place import open_storage
-from flows.plan import Plan, make_plan
+from flows.plan import Asked, Plan, make_plan
 from flows.planning import check_kept
 from flows.recall_gate import RecallGate
 from flows.report import BuildReport, Progress
@@ -38,6 +39,8 @@ class BuildOptions(BaseModel):
         allow_deletes: publish however many documents are gone from the source.
         force: publish although a gate refuses that may be forced; its figure says so.
         new_source: take a source that the index does not know yet into it.
+        reread: read all documents again, whatever their versions say.
+        retry_failed: try documents again that failed, those among them that are left alone.
         quiet: say nothing while building.
         replay: a kept plan; what is to be done must be just what it says.
         started: when the command began, on the clock of ``time.time``.
@@ -48,6 +51,8 @@ class BuildOptions(BaseModel):
     allow_deletes: bool = False
     force: bool = False
     new_source: bool = False
+    reread: bool = False
+    retry_failed: bool = False
     quiet: bool = False
     replay: Path | None = None
     started: float | None = None
@@ -77,8 +82,10 @@ def build(settings: Settings, options: BuildOptions | None = None) -> dict[str, 
         if plan.steps["remove"]:
             remove(shop, plan)
         if changed(shop):
+            record_versions(shop)
             recall = gate(shop, options, listed=plan.listed)
-            publish(shop, recall, made_by="build", sources={plan.source: shop.source.address})
+            publish(shop, recall, made_by="build", sources={plan.source: shop.source.place})
+        plan.turns.finish()
         return finished(shop)
 
 
@@ -86,12 +93,13 @@ def build(settings: Settings, options: BuildOptions | None = None) -> dict[str, 
 def list_documents(shop: Workshop, options: BuildOptions) -> Plan:
     """The source's listing against the catalog."""
     with shop.report.timed("list"):
-        plan = make_plan(shop, shop.scratch / "plan.jsonl", new_source=options.new_source)
+        asked = Asked(new_source=options.new_source, reread=options.reread, retry_failed=options.retry_failed)
+        plan = make_plan(shop, shop.scratch / "plan.jsonl", asked)
         if options.replay is not None:
             check_kept(options.replay, shop, plan)
     removals = gates.Gates(shop.report, force=options.force or options.allow_deletes)
     try:  # before the work: what is to be refused is refused at once
-        removals.through("removals", lambda: gates.check_removals(plan, shop.settings.guards), forcible=True)
+        removals.through("removals", lambda: gates.check_removals(shop, plan), forcible=True, hint=False)
     except GateRefused:
         show_gates(shop)
         raise
@@ -155,6 +163,17 @@ def remove(shop: Workshop, plan: Plan) -> None:
         else:
             shop.draft.catalog  # noqa: B018 - nothing is written, and yet there is something to publish
         shop.report.documents["removed"] += plan.steps["remove"]
+
+
+def record_versions(shop: Workshop) -> None:
+    """Have the catalog know the versions of documents whose bytes did not change, now that it is written anyhow."""
+    with shop.report.timed("write"):
+        for seen in shop.seen.batches():
+            rows = shop.published_rows(seen).values()
+            shop.draft.catalog.put(
+                msgspec.structs.replace(row, version=seen[row.document_id].version, size=seen[row.document_id].size)
+                for row in rows
+            )
 
 
 def changed(shop: Workshop) -> bool:

@@ -52,6 +52,12 @@ def build(
     new_source: Annotated[
         bool, typer.Option("--new-source", help="Take a source into the index that it does not know yet.")
     ] = False,
+    reread: Annotated[
+        bool, typer.Option("--reread", help="Read the bytes of all documents again, changed or not.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try documents again that failed, also those left alone.")
+    ] = False,
     vectors_for: Annotated[
         list[str] | None, typer.Option("--vectors-for", help="Only documents of this key pattern get vectors.")
     ] = None,
@@ -84,15 +90,17 @@ def build(
     )
     if settings.notes == "llm":
         prepare_llm()
+    asked = {"new_source": new_source, "reread": reread, "retry_failed": retry_failed}
     if plan:
         from flows import printing
+        from flows.plan import Asked
         from flows.planning import plan_build
 
-        planned = plan_build(settings, new_source=new_source, keep=keep)
+        planned = plan_build(settings, Asked(**asked), keep)
         finish(planned, as_json, lambda: printing.plan(planned))
         return
-    asked = {"allow_deletes": allow_deletes, "force": force, "new_source": new_source, "replay": replay}
-    _built(_build(settings, quiet=quiet, **asked), as_json)
+    report = _build(settings, quiet=quiet, allow_deletes=allow_deletes, force=force, replay=replay, **asked)
+    _built(report, as_json, settings)
 
 
 def _build(settings: Settings, *, quiet: bool, **asked: Any) -> dict[str, Any]:
@@ -102,7 +110,8 @@ def _build(settings: Settings, *, quiet: bool, **asked: Any) -> dict[str, Any]:
 
     check_surroundings(settings)
     if asked["replay"] is None:
-        unchanged = nothing_to_do(settings, new_source=asked["new_source"], quiet=quiet, started=STARTED)
+        looked = {name: asked[name] for name in ("new_source", "reread", "retry_failed")}
+        unchanged = nothing_to_do(settings, quiet=quiet, started=STARTED, **looked)
         if unchanged is not None:
             return unchanged
     from flows.build import BuildOptions
@@ -143,13 +152,13 @@ def reindex(
     for name in ("embedder", *(["ruler"] if rechunk else [])):
         if name in settings.model_fields_set and getattr(settings, name) != embedder:
             say(f"note: your settings name another {name}: set it to {embedder}, or the next build swaps it back.")
-    _built(report, as_json)
+    _built(report, as_json, settings)
 
 
-def _built(report: dict[str, Any], as_json: bool) -> None:
+def _built(report: dict[str, Any], as_json: bool, settings: Settings) -> None:
     from flows import printing
 
-    finish(report, as_json, lambda: printing.build(report))
+    finish(report, as_json, lambda: printing.build(report, settings.exclude))
     if report["documents"]["failed"]:
         raise typer.Exit(SOME_FAILED)
 
@@ -207,7 +216,7 @@ def inspect(
 
         write_page(html, page(found, file.name))
     finish(found, as_json, lambda: printing.inspection(found))
-    if found["document"]["status"] in ("failed", "unsupported"):
+    if found["document"]["status"] in ("failed", "skipped"):
         raise typer.Exit(SOME_FAILED)
 
 
@@ -218,8 +227,9 @@ def status(index: Index = None, config: Config = None, as_json: Json = False) ->
     from flows import printing
     from flows.standing import standing
 
-    found = standing(load_settings(config, index=index))
-    finish(found, as_json, lambda: printing.standing(found))
+    settings = load_settings(config, index=index)
+    found = standing(settings)
+    finish(found, as_json, lambda: printing.standing(found, settings.exclude))
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Any
 from chunker.chunk import Chunk, locator
 from enrich.memo import Embedding
 from flows.entry import Entry
+from flows.report import KEPT
 from flows.workshop import Workshop
 from indexes import rows as index_rows
 from indexes.catalog import Row, stamp
@@ -85,13 +86,30 @@ def row_without_chunks(shop: Workshop, entry: Entry) -> Row:
     return _catalog_row(shop, entry, **{name: getattr(before, name) for name in kept})
 
 
+def _attempts(entry: Entry, most: int) -> int:
+    """How many attempts in a row failed, this one among them.
+
+    A document that is left alone stays at ``most``, so that a further failure changes nothing; where it has changed
+    since, its attempts begin anew.
+    """
+    before = entry.row
+    if entry.stored and before is not None:
+        return before.attempts
+    if not entry.failed or entry.status != "failed":
+        return 0
+    if before is None or before.status != "failed":
+        return 1
+    if before.attempts < most:
+        return before.attempts + 1
+    return 1 if before.version not in ("", entry.object.version) else before.attempts
+
+
 def _catalog_row(shop: Workshop, entry: Entry, **content: Any) -> Row:
-    attempts = 0
-    if entry.stored and entry.row is not None:
-        attempts = entry.row.attempts
-    elif entry.failed:
-        attempts = 1 + (entry.row.attempts if entry.row is not None else 0)
+    attempts = _attempts(entry, shop.settings.guards.attempts)
     parked = entry.transient and attempts >= shop.settings.guards.attempts
+    reason = f"{entry.reason}; left alone after {attempts} attempts until it changes" if parked else entry.reason
+    if entry.status == "skipped" and content.get("chunk_ids") and KEPT not in reason:
+        reason = f"{reason}; {KEPT}"
     return Row(
         document_id=entry.document_id,
         source=entry.source,
@@ -102,7 +120,7 @@ def _catalog_row(shop: Workshop, entry: Entry, **content: Any) -> Row:
         media_type=entry.media_type,
         recipe="" if entry.unfinished else shop.recipe(entry.key, entry.media_type),
         status=entry.status,
-        reason=f"{entry.reason}; left alone after {attempts} attempts until it changes" if parked else entry.reason,
+        reason=reason,
         attempts=attempts,
         looked_at=int(time.time()),
         **content,

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from chunker.chunk import document_id
 from flows.sources import Object
 from indexes.catalog import Row
 from parsers.document import Document
+
+
+class State(msgspec.Struct, frozen=True):
+    """What the bytes of a document were in one version."""
+
+    bytes_digest: str
+    media_type: str
+
+    @classmethod
+    def decode(cls, data: bytes) -> State:
+        """A remembered state."""
+        return msgspec.json.decode(data, type=cls)
 
 
 @dataclass(slots=True)
@@ -32,6 +46,8 @@ class Entry:
         failed: whether this attempt failed, so that the last good version stays.
         transient: whether the failure may pass by itself, so that the next build tries again.
         touched: whether its bytes turned out to be those of the catalog.
+        reread: whether its bytes are read whatever is remembered of its version.
+        again: whether it goes through all stages although its bytes are those of the catalog.
         stored: whether it comes from the catalog, not from the source: what is known of it there stays.
     """
 
@@ -52,6 +68,8 @@ class Entry:
     failed: bool = False
     transient: bool = False
     touched: bool = False
+    reread: bool = False
+    again: bool = False
     stored: bool = False
 
     @classmethod

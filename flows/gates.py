@@ -14,7 +14,6 @@ import numpy as np
 
 from flows.plan import Plan
 from flows.report import BuildReport
-from flows.settings import Guards
 from flows.vectors import PROBES
 from flows.workshop import Workshop
 from indexes.rows import EMBEDDED, embedded
@@ -36,12 +35,14 @@ class Gates:
         self._report = report
         self._force = force
 
-    def through(self, name: str, check: Callable[[], str], *, forcible: bool = False) -> None:
+    def through(self, name: str, check: Callable[[], str], *, forcible: bool = False, hint: bool = True) -> None:
         """Pass a gate.
 
         Args:
             name: of the gate.
             check: gives the figure, or raises.
+            forcible: whether ``--force`` goes on where the gate refuses.
+            hint: whether the refusal says so.
 
         Raises:
             GateRefused: naming the gate.
@@ -53,44 +54,57 @@ class Gates:
                 self._report.checks[name] = f"forced: {refusal.message}"
                 return
             self._report.checks[name] = f"refused: {refusal.message}"
-            remedy = f"{refusal.remedy} --force publishes all the same." if forcible else refusal.remedy
+            remedy = f"{refusal.remedy} --force publishes all the same." if forcible and hint else refusal.remedy
             raise GateRefused(f"gate {name}: {refusal.message}", remedy, dict(self._report.checks)) from refusal
 
 
-def check_removals(plan: Plan, guards: Guards) -> str:
-    """Not more documents gone than the guard allows.
+def check_removals(shop: Workshop, plan: Plan) -> str:
+    """Refuse when more documents are gone from the source than the guard allows.
+
+    Skipped documents do not count: they are in no index. A refusal shows where the source was read from before.
 
     Raises:
-        GateRefused: when more than ``removed_count`` and more than ``removed_share`` of the documents are gone.
+        GateRefused: when all documents are gone, whatever their number; when more than ``removed_most`` of them are;
+            or when more than ``removed_count`` and more than ``removed_share`` of them are.
     """
-    gone, before = plan.steps["remove"], plan.known
+    guards = shop.settings.guards
+    gone, before = plan.gone, plan.before
     share = gone / before if before else 0.0
-    if gone > guards.removed_count and share > guards.removed_share:
-        raise GateRefused(
-            f"{gone} of {before} documents are gone from the source ({share:.0%}); the guard allows "
-            f"{guards.removed_count} or {guards.removed_share:.0%}",
-            "Look at the source. If they are meant to go, build with --allow-deletes.",
-        )
-    return f"{gone} of {before} gone"
+    if gone and gone == before:
+        rule = "the guard never allows that all are gone"
+    elif share > guards.removed_most:
+        rule = f"the guard allows {guards.removed_most:.0%}, however few that are"
+    elif gone > guards.removed_count and share > guards.removed_share:
+        rule = f"the guard allows {guards.removed_count} or {guards.removed_share:.0%}"
+    else:
+        return f"{gone} of {before} gone"
+    earlier = shop.published.sources.get(plan.source, "") if shop.published is not None else ""
+    place = shop.source.place
+    where = f"{place}, as before" if earlier == place else f"{place}, and was read from {earlier or '(unknown)'} before"
+    raise GateRefused(
+        f"{gone} of {before} documents are gone from the source ({share:.0%}); {rule}. The source {plan.source} is "
+        f"read from {where}",
+        "Check that this is the right folder. If these documents are meant to go, build with --allow-deletes.",
+    )
 
 
 def check_failures(shop: Workshop, listed: int) -> str:
-    """Not more documents failed than the guard allows.
+    """Refuse when more documents failed than the guard allows; skipped ones do not count.
 
     Raises:
         GateRefused: when more than ``failed_count`` and more than ``failed_share`` of them did.
     """
     report, guards = shop.report, shop.settings.guards
-    failed = report.documents["failed"]
-    share = failed / listed if listed else 0.0
+    failed, read = report.documents["failed"], listed - report.documents["skipped"]
+    share = failed / read if read else 0.0
     if failed > guards.failed_count and share > guards.failed_share:
-        first = next(one for one in report.failures if one.status in ("failed", "unsupported"))
+        first = next(one for one in report.failures if one.status == "failed")
         raise GateRefused(
-            f"{failed} of {listed} documents failed ({share:.0%}); the guard allows {guards.failed_count} or "
+            f"{failed} of {read} documents failed ({share:.0%}); the guard allows {guards.failed_count} or "
             f"{guards.failed_share:.0%}; the first: {first.key}: {first.reason}",
             "Look at the reasons (`failures` of --json); exclude what is not meant to be read.",
         )
-    return f"{failed} of {listed} failed"
+    return f"{failed} of {read} failed"
 
 
 def check_some_text(shop: Workshop) -> str:

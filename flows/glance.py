@@ -6,20 +6,32 @@ five times as long as the look; who runs a server of their own gets a flow run f
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from flows.gates import check_removals
 from flows.place import open_storage
-from flows.plan import make_plan
+from flows.plan import Asked, Plan, make_plan
 from flows.report import BuildReport, Progress
 from flows.settings import Settings, has_prefect_server
 from flows.workshop import Workshop
 
+AT_ONCE: Final = 2_000
 
-def nothing_to_do(settings: Settings, *, new_source: bool, quiet: bool, started: float) -> dict[str, Any] | None:
+
+def nothing_to_do(
+    settings: Settings,
+    *,
+    new_source: bool,
+    quiet: bool,
+    started: float,
+    reread: bool = False,
+    retry_failed: bool = False,
+) -> dict[str, Any] | None:
     """The report of a build that finds nothing changed; None where there is something to do, or a server to tell.
 
     Args:
@@ -39,13 +51,34 @@ def nothing_to_do(settings: Settings, *, new_source: bool, quiet: bool, started:
         if published is None or published.held or not shop.continues or shop.outdated:
             return None
         with report.timed("list"):
-            plan = make_plan(shop, Path(folder) / "plan.jsonl", new_source=new_source)
-        if plan.looked_at or plan.steps["remove"]:
+            asked = Asked(new_source=new_source, reread=reread, retry_failed=retry_failed)
+            plan = make_plan(shop, Path(folder) / "plan.jsonl", asked)
+        if sum(plan.steps.values()) > plan.steps["reread"] or not _read_again(shop, plan):
             return None
-        report.checks["removals"] = check_removals(plan, shop.settings.guards)
-        report.documents["unchanged"] = plan.unchanged
+        plan.turns.finish()
+        report.checks["removals"] = check_removals(shop, plan)
+        report.documents["unchanged"] = plan.unchanged + plan.steps["reread"]
         shop.stays_published()
         shop.note_unmatched_rules()
         report.seconds["total"] = time.time() - started
         shop.progress.say(f"{plan.listed:,} documents in {shop.source.address}: all unchanged")
         return report.as_json()
+
+
+def _read_again(shop: Workshop, plan: Plan) -> bool:
+    """Read the documents whose turn it is, of which nothing else moved; whether all are as the catalog knows them."""
+    steps = plan.read()
+    with shop.report.timed("fetch"):
+        while piece := list(islice(steps, AT_ONCE)):
+            rows = shop.published_rows(step.document_id for step in piece)
+            for step in piece:
+                try:
+                    found = shop.source.fetch(step.key)
+                except OSError:  # the build says why
+                    return False
+                row = rows[step.document_id]
+                if found is None or hashlib.sha256(found.data).hexdigest() != row.bytes_digest:
+                    return False
+                shop.report.work["fetched"] += 1
+                shop.note_status(row)
+    return True

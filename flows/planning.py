@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +18,12 @@ import pyarrow.compute as pc
 
 from enrich.files import atomic_write
 from enrich.memo import version_key
-from flows.entry import Entry
+from flows.entry import Entry, State
 from flows.place import open_storage
-from flows.plan import Plan, Step, make_plan
+from flows.plan import READ_AGAIN, Asked, Plan, Step, make_plan
 from flows.report import BuildReport, Progress
 from flows.settings import Settings
-from flows.stages import State, document_key
+from flows.stages import document_key
 from flows.workshop import Workshop
 from indexes.generation import published_catalog
 from parsers.errors import GateRefused, UsageError
@@ -53,21 +54,23 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
 
-def plan_build(settings: Settings, *, new_source: bool = False, keep: Path | None = None) -> dict[str, Any]:
+def plan_build(settings: Settings, asked: Asked | None = None, keep: Path | None = None) -> dict[str, Any]:
     """What a build would do, as ``gristmill build --plan --json`` prints it.
 
     Args:
-        keep: where to write the plan.
+        asked: what the build would be asked for.
+        keep: where to write the plan; without the documents that are only read again or tried again.
 
     Returns:
-        ``documents`` {``listed``, ``add``, ``look``, ``renew``, ``remove``, ``unchanged``}, ``work`` as a build reports
+        ``documents`` {``listed``, ``add``, ``look``, ``renew``, ``retry``, ``reread``, ``remove``, ``unchanged``,
+        ``skipped``}, ``work`` as a build reports
         it, of which ``chunked``, ``notes``, ``embedded`` and ``rows_written`` are about so many at most, ``seconds`` by
         stage and ``total``, ``rates``, ``tokens`` of the corpus, ``fits_a_prompt``, the first ``steps``, ``kept``.
     """
     storage = open_storage(settings)
     with tempfile.TemporaryDirectory() as folder:
         shop = Workshop(settings, storage, BuildReport(), Progress(quiet=True), 0.0)
-        plan = make_plan(shop, Path(folder) / "plan.jsonl", new_source=new_source)
+        plan = make_plan(shop, Path(folder) / "plan.jsonl", asked or Asked())
         work = _work(shop, plan)
         if keep is not None:
             _keep(keep, shop, plan)
@@ -80,7 +83,7 @@ def plan_build(settings: Settings, *, new_source: bool = False, keep: Path | Non
     return {
         "index": settings.index,
         "revision": pointer.revision if pointer is not None else 0,
-        "documents": {"listed": plan.listed, "unchanged": plan.unchanged, **plan.steps},
+        "documents": _documents(plan),
         "work": work,
         "seconds": {name: round(value, 1) for name, value in seconds.items()}
         | {"total": round(sum(seconds.values()), 1)},
@@ -121,27 +124,41 @@ def check_kept(path: Path, shop: Workshop, plan: Plan) -> None:
 
 def _moved(kept: bytes, plan: Plan) -> str:
     before = {step.key: step for step in map(msgspec.json.Decoder(Step).decode, kept.splitlines())}
-    now = {step.key: step for step in plan.read()}
+    now = {step.key: step for step in _kept_steps(plan)}
     moved = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
     return f"{len(moved)} documents have moved since, the first is {moved[0]}"
 
 
 def _keep(path: Path, shop: Workshop, plan: Plan) -> None:
     try:
-        atomic_write(path, msgspec.json.encode(_head(shop, plan)) + b"\n" + plan.path.read_bytes())
+        steps = b"".join(msgspec.json.encode(step) + b"\n" for step in _kept_steps(plan))
+        atomic_write(path, msgspec.json.encode(_head(shop, plan)) + b"\n" + steps)
     except OSError as error:
         raise UsageError(f"plan {path} cannot be written: {error.strerror}", "Name another file.") from error
 
 
+def _kept_steps(plan: Plan) -> Iterator[Step]:
+    """The steps that a kept plan holds: which documents are read again depends on the day."""
+    return (step for step in plan.read() if step.do not in READ_AGAIN)
+
+
+def _documents(plan: Plan) -> dict[str, int]:
+    """Documents by what is to be done for them; those skipped by their names only as ``skipped``."""
+    own = {do: count - plan.skipped_steps[do] for do, count in plan.steps.items()}
+    unchanged = plan.unchanged - (plan.skipped - sum(plan.skipped_steps.values()))
+    return {"listed": plan.listed, "unchanged": unchanged, **own, "skipped": plan.skipped}
+
+
 def _head(shop: Workshop, plan: Plan) -> Head:
     settings = shop.settings.model_dump_json(exclude={"index", "cache_dir"})
-    with plan.path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    for step in _kept_steps(plan):
+        digest.update(msgspec.json.encode(step) + b"\n")
     return Head(
         index=str(Path(shop.storage.address).absolute()) if not shop.storage.remote else shop.storage.address,
         revision=shop.published.revision if shop.published is not None else 0,
         settings=hashlib.sha256(settings.encode()).hexdigest(),
-        digest=digest,
+        digest=digest.hexdigest(),
     )
 
 
@@ -174,9 +191,13 @@ def _known(shop: Workshop, entries: list[Entry]) -> set[str]:
     """Memory keys of the documents that need not be fetched, where the memory holds any."""
     if shop.published is None:
         return set()
-    keys = {version_key(entry.document_id, entry.object.version): entry for entry in entries if not entry.bytes_digest}
+    keys = {
+        version_key(entry.document_id, entry.object.version): entry
+        for entry in entries
+        if not entry.bytes_digest and not entry.reread
+    }
     for key, value in shop.versions.get(keys).items():
-        state = msgspec.json.decode(value, type=State)
+        state = State.decode(value)
         keys[key].bytes_digest, keys[key].media_type = state.bytes_digest, state.media_type
     for entry in entries:
         if entry.bytes_digest:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from flows.report import KEPT, exclude_line
 
 _CONSOLE: Final = Console(highlight=False)
 _LONGEST: Final = 20  # failures shown before the rest is only counted
@@ -15,8 +18,12 @@ _DEPTHS: Final = ("1", "5", "10", "20", "50")
 _COPIES: Final = 3  # copies of a hit shown before the rest is only counted
 
 
-def build(report: dict[str, Any]) -> None:
-    """A build's report."""
+def build(report: dict[str, Any], exclude: Sequence[str] = ()) -> None:
+    """Print a build's report.
+
+    Args:
+        exclude: the setting of that name.
+    """
     documents, chunks, work = report["documents"], report["chunks"], report["work"]
     if report["published"]:
         say(f"Published revision {report['revision']} of {report['generation']}.")
@@ -42,6 +49,7 @@ def build(report: dict[str, Any]) -> None:
     for rule in report["unmatched_rules"]:
         say(f"warning    the label rule with {rule} matches no document: nothing gets its labels")
     _failures(report["failures"])
+    _skipped(report["skipped"], exclude)
 
 
 def hits(answer: dict[str, Any], *, explain: bool) -> None:
@@ -88,8 +96,12 @@ def inspection(found: dict[str, Any]) -> None:
         say("")
 
 
-def standing(found: dict[str, Any]) -> None:
-    """What is published."""
+def standing(found: dict[str, Any], exclude: Sequence[str] = ()) -> None:
+    """Print what is published.
+
+    Args:
+        exclude: the setting of that name.
+    """
     counts = found["counts"]
     say(
         f"{found['index']}: revision {found['revision']} of {found['generation']}, published {found['created'][:19]} "
@@ -103,6 +115,7 @@ def standing(found: dict[str, Any]) -> None:
     say("documents  " + _pairs(found["documents"]))
     say("checks     " + "; ".join(f"{name}: {figure}" for name, figure in found["checks"].items()))
     _failures(found["failures"])
+    _skipped(found["skipped"], exclude)
 
 
 def evaluation(found: dict[str, Any]) -> None:
@@ -261,10 +274,22 @@ def _section(section: dict[str, Any] | None) -> None:
 
 
 def _failures(failures: list[dict[str, Any]]) -> None:
-    for one in failures[:_LONGEST]:
+    """Documents that are not wholly in the index; skipped ones only where an earlier version of theirs is in it."""
+    named = [one for one in failures if one["status"] != "skipped" or KEPT in one["reason"]]
+    for one in named[:_LONGEST]:
         say(f"{one['status']:<10} {one['key']}: {one['reason']}")
-    if len(failures) > _LONGEST:
-        say(f"           … and {len(failures) - _LONGEST} more (see --json)")
+    if len(named) > _LONGEST:
+        say(f"           … and {len(named) - _LONGEST} more (see --json)")
+
+
+def _skipped(types: list[dict[str, Any]], exclude: Sequence[str]) -> None:
+    """One line a type of files that are not read, with the line of the settings file that leaves them out."""
+    for one in types:
+        many = f"{one['documents']:,} files {one['type']}, such as {one['example']}"
+        what = many if one["type"] != one["example"] else one["example"]
+        say(f"skipped    {what}: not read. To leave them out: {exclude_line([one['exclude']])}")
+    if types and (exclude or len(types) > 1):
+        say(f"           all of them: {exclude_line([*exclude, *(one['exclude'] for one in types)])}")
 
 
 def _names(names: list[str]) -> str:

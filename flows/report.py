@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+
+KEPT: Final = "the index keeps its last good version"  # said of a skipped document that was indexed before
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -19,6 +24,46 @@ class Failure(msgspec.Struct, frozen=True):
     key: str
     status: str
     reason: str
+
+
+class SkippedType(msgspec.Struct, frozen=True):
+    """The skipped documents of one type.
+
+    Attributes:
+        type: the extension, as spelled; the key of a document without one.
+        documents: how many there are.
+        example: the key of the first.
+        exclude: the pattern for the setting ``exclude`` that leaves them out.
+    """
+
+    type: str
+    documents: int
+    example: str
+    exclude: str
+
+
+def skipped_types(failures: Iterable[Failure]) -> list[SkippedType]:
+    """The skipped documents among these by type, the commonest first."""
+    keys: dict[str, list[str]] = {}
+    for one in failures:
+        if one.status == "skipped":
+            extension = "" if one.reason.startswith("a link") else PurePosixPath(one.key).suffix
+            keys.setdefault(extension or one.key, []).append(one.key)
+    found = [
+        SkippedType(kind, len(own), min(own), _literally(kind) if kind in own else f"*{_literally(kind)}")
+        for kind, own in keys.items()
+    ]
+    return sorted(found, key=lambda one: (-one.documents, one.type))
+
+
+def exclude_line(patterns: Iterable[str]) -> str:
+    """The line of the settings file that leaves these patterns out."""
+    return f"exclude = {json.dumps(list(dict.fromkeys(patterns)), ensure_ascii=False)}"
+
+
+def _literally(name: str) -> str:
+    """A pattern that matches a name alone."""
+    return re.sub(r"[*?[]", r"[\g<0>]", name)
 
 
 class UnknownTokens(msgspec.Struct, frozen=True):
@@ -38,7 +83,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
     Attributes:
         published: whether this build published a new revision; false where nothing had changed.
         documents: ``added``, ``changed``, ``unchanged``, ``removed`` in this build; ``partial``, ``empty``,
-            ``failed`` of all that the source holds now.
+            ``skipped``, ``failed`` of all that the source holds now.
         chunks: ``total`` now; ``added``, ``removed`` in this build (a rewritten chunk counts as neither).
         work: what was really done: ``fetched``, ``parsed``, ``chunked`` in documents; ``notes``, ``embedded`` in
             texts; ``rows_written`` in rows.
@@ -50,6 +95,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
         truncated: embedded texts over the embedder's limit, whose ends are in no vector.
         unknown: documents with more unknown tokens than the settings allow without a word.
         unmatched_rules: label rules of the settings that match no document of the source.
+        skipped: the skipped documents by type, with the pattern that leaves them out.
         seconds: by stage; ``total`` from the start of the command.
         checks: each gate with its figure.
     """
@@ -59,7 +105,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
     published: bool = False
     documents: dict[str, int] = msgspec.field(
         default_factory=lambda: dict.fromkeys(
-            ("added", "changed", "unchanged", "removed", "partial", "empty", "failed"), 0
+            ("added", "changed", "unchanged", "removed", "partial", "empty", "skipped", "failed"), 0
         )
     )
     chunks: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(("total", "added", "removed"), 0))
@@ -67,6 +113,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
         default_factory=lambda: dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
     )
     failures: list[Failure] = msgspec.field(default_factory=list)
+    skipped: list[SkippedType] = msgspec.field(default_factory=list)
     notes: dict[str, int] = msgspec.field(
         default_factory=lambda: dict.fromkeys(("written", "too_long", "rejected", "none", "missing"), 0)
     )
@@ -90,6 +137,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
     def as_json(self) -> dict[str, Any]:
         """The report in builtin types: documents in the order of their keys, seconds to the millisecond."""
         self.failures.sort(key=lambda one: one.key)
+        self.skipped = skipped_types(self.failures)
         self.unknown.sort(key=lambda one: one.key)
         values: dict[str, Any] = msgspec.to_builtins(self)
         values["seconds"] = {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}

@@ -64,8 +64,18 @@ class Guards(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    removed_count: int = Field(20, ge=0, description="documents that may be gone at once, whatever their share")
-    removed_share: float = Field(0.2, ge=0, le=1, description="share of the documents that may be gone at once")
+    removed_count: int = Field(
+        20, ge=0, description="documents that may be gone at once, unless they are more than `removed_most` of all"
+    )
+    removed_share: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="share of the documents that may be gone at once, where more than `removed_count` are",
+    )
+    removed_most: float = Field(
+        0.5, ge=0, le=1, description="share that may be gone at once however few documents that are; never all of them"
+    )
     failed_count: int = Field(20, ge=0, description="documents that may fail, whatever their share")
     failed_share: float = Field(0.5, ge=0, le=1, description="share of the documents that may fail")
     attempts: int = Field(5, ge=1, description="failed attempts after which a document waits until it changes")
@@ -84,6 +94,9 @@ class Settings(BaseSettings):
     source: str | None = Field(None, description="the document store: a folder")
     source_name: str = Field("default", description="the source's name; document ids come from it and the key")
     index: str = Field("index", description="where the index is kept: a folder or s3://bucket/prefix")
+    reread_days: int = Field(
+        30, ge=0, description="days in which builds read all documents again by turns, changed or not; 0 for never"
+    )
     include: list[str] = Field(["*"], description="key patterns of which a document must match one; * also matches /")
     exclude: list[str] = Field([], description="key patterns of which it must match none")
     labels: list[LabelRule] = Field([], description="labels by key pattern or prefix")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -20,8 +20,10 @@ from enrich.memo import Embedding, memory_key, text_digest, vector_key, version_
 from enrich.note import Note, fit
 from flows import interrupts
 from flows.document_rows import DocumentRows, document_rows, row_without_chunks
-from flows.entry import Entry
+from flows.entry import Entry, State
 from flows.notes import asks_for_documents, window_settings
+from flows.seen_versions import SeenVersion
+from flows.sources import Object
 from flows.vectors import remember_vectors, sample
 from flows.workshop import Workshop
 from indexes.catalog import Row
@@ -30,26 +32,17 @@ from parsers.document import Document
 from parsers.errors import ModelError
 from parsers.registry import fingerprint, media_type, read
 
-
-class State(msgspec.Struct, frozen=True):
-    """What the bytes of a document were in one state of the source."""
-
-    bytes_digest: str
-    media_type: str
-
-
 GIVE_UP: Final = 5  # documents in a row that cannot be embedded: then the embedder itself is looked at
 HARMLESS: Final = "A short text."
-_STATE: Final = msgspec.json.Decoder(State)
 _CHUNKS: Final = msgspec.json.Decoder(list[Chunk])
 _NOTE: Final = msgspec.json.Decoder(Note)
 
 
 def fetch(shop: Workshop, batch: Collection[Entry]) -> None:
     """Bytes of a batch by their digest, for the parsers, unless what they parse to is known already."""
-    states = {version_key(entry.document_id, entry.object.version): entry for entry in batch if _asks(entry)}
-    for key, value in shop.versions.get(states).items():
-        state, entry = _STATE.decode(value), states.pop(key)
+    asked = {version_key(entry.document_id, entry.object.version): entry for entry in batch if _asks(entry)}
+    for key, value in shop.versions.get(asked).items():
+        state, entry = State.decode(value), asked[key]
         entry.bytes_digest, entry.media_type = state.bytes_digest, state.media_type
     for entry in batch:
         if entry.failed:
@@ -57,16 +50,24 @@ def fetch(shop: Workshop, batch: Collection[Entry]) -> None:
         elif entry.bytes_digest and entry.media_type:
             _read_before(shop, entry)
     known = shop.documents.known(entry.document for entry in batch if entry.live)
-    for entry in batch:
-        if not entry.failed and not entry.touched and entry.document not in known:
-            _fetch_one(shop, entry)
-    shop.versions.add(
-        {
-            key: msgspec.json.encode(State(entry.bytes_digest, entry.media_type))
-            for key, entry in states.items()
-            if not entry.failed
-        }
-    )
+    fetched = [entry for entry in batch if not entry.failed and not entry.touched and entry.document not in known]
+    for entry in fetched:
+        _fetch_one(shop, entry)
+    _remember_versions(shop, [entry for entry in fetched if not entry.failed])
+
+
+def _remember_versions(shop: Workshop, fetched: Collection[Entry]) -> None:
+    """Remember what the bytes of each version are that was read; the latest read is right, where one differs."""
+    states = {
+        version_key(entry.document_id, entry.object.version): msgspec.json.encode(
+            State(entry.bytes_digest, entry.media_type)
+        )
+        for entry in fetched
+        if not entry.object.version.endswith("?")
+    }
+    before = shop.versions.get(states)
+    shop.versions.forget(key for key, value in before.items() if value != states[key])
+    shop.versions.add({key: value for key, value in states.items() if before.get(key) != value})
 
 
 def parse(shop: Workshop, batch: Collection[Entry]) -> None:
@@ -80,7 +81,7 @@ def parse(shop: Workshop, batch: Collection[Entry]) -> None:
         document = read(entry.key, shop.fetched[entry.bytes_digest])
         interrupts.check()  # before anything is kept that an interrupt may have spoilt
         shop.report.work["parsed"] += 1
-        if document.status in ("failed", "unsupported"):
+        if document.status in ("failed", "skipped"):
             entry.fail(document.status, document.reason)
         else:
             fresh[entry.document] = document.encode()
@@ -222,20 +223,23 @@ def write(shop: Workshop, batch: Collection[Entry]) -> None:
     """The difference between these documents' rows and those in the index, into both stores and the catalog."""
     interrupts.check()
     made = _rows_of(shop, batch)
-    if made:
+    standing = _standing(shop, batch, made)
+    renewed = {name: one for name, one in made.items() if name not in standing}
+    if renewed:
         rows = to_table(
-            [row for one in made.values() for row in one.rows],
-            [vector for one in made.values() for vector in one.vectors],
+            [row for one in renewed.values() for row in one.rows],
+            [vector for one in renewed.values() for vector in one.vectors],
             shop.embedder.dimension,
         )
         for _, wrong in no_vector(rows, normalized=shop.embedder.model.normalize):
             shop.no_vector = shop.no_vector or wrong
-        written = shop.draft.replace(made, rows)
+        written = shop.draft.replace(renewed, rows)
         shop.sampled = sample(shop.sampled, _with_vector(rows), shop.draft.revision)
         shop.report.chunks["added"] += written.added
         shop.report.chunks["removed"] += written.removed
         shop.report.work["rows_written"] += written.added + written.rewritten
     changed = []
+    shop.seen.add([seen for entry in batch if (seen := _seen(entry)) is not None])
     for entry in batch:
         row = made[entry.document_id].catalog_row if entry.live else row_without_chunks(shop, entry)
         _count(shop, entry)
@@ -247,12 +251,38 @@ def write(shop: Workshop, batch: Collection[Entry]) -> None:
             changed.append(row)
     if changed:
         shop.draft.catalog.put(changed)
-    shop.progress.advance(len(batch), sum(entry.object.size for entry in batch))
+    shop.progress.advance(len(batch), sum(entry.object.size for entry in batch if not entry.object.problem))
+
+
+def _standing(shop: Workshop, batch: Collection[Entry], made: Mapping[str, DocumentRows]) -> set[str]:
+    """Documents whose attempt failed again and whose rows stand as they are: the catalog's stamp tells."""
+    return {
+        entry.document_id
+        for entry in batch
+        if entry.failed and not entry.stored and shop.continues and entry.document_id in made
+        if not _says_more(made[entry.document_id].catalog_row, entry.row)
+    }
 
 
 def _says_more(row: Row, before: Row | None) -> bool:
-    """Whether a catalog row says anything else than the one before, the time apart."""
-    return before is None or row != msgspec.structs.replace(before, looked_at=row.looked_at)
+    """Whether a catalog row says anything else than the one before, the time apart.
+
+    Of a document that is skipped and in no index, the bytes are not asked for: they change nothing.
+    """
+    if before is None:
+        return True
+    own = {"looked_at"}
+    if row.status == before.status == "skipped" and not row.chunk_ids and not before.chunk_ids:
+        own |= {"version", "size", "bytes_digest"}
+    return row != msgspec.structs.replace(before, **{name: getattr(row, name) for name in own})
+
+
+def _seen(entry: Entry) -> SeenVersion | None:
+    """The version of a document whose bytes did not change, where the catalog does not know it yet."""
+    version = entry.object.version
+    if not entry.touched or entry.row is None or entry.row.version == version or version.endswith("?"):
+        return None
+    return SeenVersion(entry.document_id, version, entry.object.size)
 
 
 def _rows_of(shop: Workshop, batch: Collection[Entry]) -> dict[str, DocumentRows]:
@@ -275,14 +305,16 @@ def _rows_of(shop: Workshop, batch: Collection[Entry]) -> dict[str, DocumentRows
 
 def _fetch_one(shop: Workshop, entry: Entry) -> None:
     try:
-        data = shop.source.fetch(entry.key)
+        found = shop.source.fetch(entry.key)
     except OSError as error:
         entry.fail("failed", f"cannot be read: {error.strerror or error}", transient=True)
         return
-    if data is None:
+    if found is None:
         entry.fail("failed", "it was gone when it was to be fetched: removed during the build", transient=True)
         return
     shop.report.work["fetched"] += 1
+    data = found.data
+    entry.object = Object(entry.key, found.version, len(data))  # it may have changed since it was listed
     entry.bytes_digest = hashlib.sha256(data).hexdigest()
     entry.media_type = media_type(entry.key, data)
     _read_before(shop, entry)
@@ -292,7 +324,7 @@ def _fetch_one(shop: Workshop, entry: Entry) -> None:
 
 def _asks(entry: Entry) -> bool:
     """Whether the memory may know the bytes of the listed state."""
-    return not entry.failed and not entry.bytes_digest and entry.object.version != ""
+    return not entry.failed and not entry.reread and not entry.bytes_digest and entry.object.version != ""
 
 
 def _read_before(shop: Workshop, entry: Entry) -> None:
@@ -306,6 +338,7 @@ def _same_as_before(shop: Workshop, entry: Entry) -> bool:
     row = entry.row
     return (
         row is not None
+        and not entry.again
         and row.version != ""
         and row.bytes_digest == entry.bytes_digest
         and row.recipe == shop.recipe(entry.key, entry.media_type)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from flows.place import published
+from flows.report import Failure, skipped_types
 from flows.settings import Settings
 from indexes.generation import published_catalog
 
@@ -20,8 +21,11 @@ def standing(settings: Settings) -> dict[str, Any]:
     storage, pointer = published(settings)
     documents: dict[str, int] = {}
     failures = []
+    skipped = []
     for row in published_catalog(storage, pointer).rows():
         documents[row.status] = documents.get(row.status, 0) + 1
+        if row.status == "skipped":
+            skipped.append(Failure(row.key, row.status, row.reason))
         if row.status != "ok":
             failures.append(
                 {
@@ -36,6 +40,7 @@ def standing(settings: Settings) -> dict[str, Any]:
     return values | {
         "index": settings.index,
         "documents": dict(sorted(documents.items())),
+        "skipped": msgspec.to_builtins(skipped_types(skipped)),
         "failures": sorted(failures, key=lambda one: str(one["key"])),
         "bytes": storage.size(),
     }

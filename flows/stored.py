@@ -36,6 +36,7 @@ def _entries(shop: Workshop, document_ids: list[str]) -> Batch:
     for row in shop.published_rows(document_ids).values():
         entry = Entry.of(row, shop.labels(row.key))
         # Parsed by other rules than today's, so the next build from the source has something left to do.
-        entry.unfinished = row.status != "failed" and bool(row.document) and row.document != document_key(entry)
+        read = row.status not in ("failed", "skipped") and bool(row.document)
+        entry.unfinished = read and row.document != document_key(entry)
         found.append(entry)
     return Batch(sorted(found, key=lambda entry: entry.document_id))

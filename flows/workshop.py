@@ -20,6 +20,7 @@ from flows.notes import NoteMaker, open_notes, window_recipe
 from flows.place import following, open_storage
 from flows.report import BuildReport, Failure, Progress, UnknownTokens
 from flows.ruler import chunker_settings, open_ruler
+from flows.seen_versions import SeenVersions
 from flows.settings import Settings
 from flows.sources import Source, open_source
 from flows.vectors import Sample
@@ -30,7 +31,7 @@ from indexes.generation import Draft, Model, published_catalog
 from indexes.storage import Storage
 from indexes.store_errors import as_store_error
 from parsers.errors import GateRefused, UsageError
-from parsers.registry import fingerprint
+from parsers.registry import claims, fingerprint
 
 # What a stage's rate is counted in, of the report's figures of work.
 RATES: Final = {
@@ -118,6 +119,8 @@ class Workshop:
         """How its runtime proved itself."""
         self._applied: Final[set[int]] = set()
         """Numbers of the label rules that applied to a document."""
+        self.seen: Final = SeenVersions()
+        """Versions whose bytes turned out to be those of the catalog."""
         self._recipes: dict[tuple[str, bool, tuple[str, ...]], str] = {}
 
     @cached_property
@@ -322,8 +325,7 @@ class Workshop:
     def note_status(self, row: Standing) -> None:
         """Count a document's status into the report, and name what is not wholly in the index."""
         if row.status != "ok":
-            name = "failed" if row.status == "unsupported" else row.status
-            self.report.documents[name] += 1
+            self.report.documents[row.status] += 1
             self.report.failures.append(Failure(row.key, row.status, row.reason))
         share = row.unknown / row.tokens if row.tokens else 0.0
         if share > self.settings.guards.unknown_share:
@@ -334,7 +336,7 @@ class Workshop:
         choice = (media_type, self.embeds(key), tuple(self.labels(key)))
         if choice not in self._recipes:
             self._recipes[choice] = memory_key(
-                fingerprint(media_type),
+                fingerprint(media_type) or claims(),  # what no adapter reads is read once one claims it
                 self.chunker_fingerprint,
                 f"{self.notes.fingerprint}:{window_recipe(self.settings)}" if self.notes is not None else "",
                 self.embedder.fingerprint if choice[1] else "",

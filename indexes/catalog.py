@@ -27,6 +27,11 @@ STALE_SHARE: Final = 0.05  # of the rows not in that index before it is made aga
 SCAN_ROWS: Final = 65_536  # rows in a batch of a scan over short columns
 
 
+def status_of_today(status: str) -> str:
+    """A document's status by its present name: ``skipped`` was called ``unsupported`` once."""
+    return "skipped" if status == "unsupported" else status
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One document of an index.
 
@@ -72,6 +77,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     stamp: str = "0" * 32
     tokens: int = 0
     unknown: int = 0
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "status", status_of_today(self.status))
 
 
 SCHEMA: Final = pa.schema(

@@ -8,6 +8,7 @@
       generations/G/                         chunks and documents (LanceDB)
       generations/G/lexical/00000012/        the BM25 index of revision 12; on S3 its files by content, and a list
       memory/                                what builds remember, by content (LanceDB)
+      memory/turns.json                      which documents builds have read again, by turns
       memory/vectors.doubted                 is there while vectors are remembered that no gate has seen
       probes/F                               texts and vectors by which a runtime proves itself for fingerprint F
       evaluations/                           records of what was measured
@@ -44,6 +45,7 @@ from parsers.errors import GateRefused, StoreError
 
 POINTER: Final = "pointer.json"
 DOUBTED: Final = "memory/vectors.doubted"
+TURNS: Final = "memory/turns.json"
 OWN: Final = (
     "pointer.json",
     "revisions",
@@ -414,6 +416,15 @@ class Storage:
         if self.remote:
             return sum(stat.size for stat in self.objects.stats(""))
         return sum({(one.st_dev, one.st_ino): one.st_size for one in _files(self._local)}.values())
+
+    def turns(self) -> bytes | None:
+        """What is kept of the turns in which documents are read again, see :mod:`flows.turns`."""
+        found = self.objects.get(TURNS)
+        return found[0] if found is not None else None
+
+    def keep_turns(self, data: bytes) -> None:
+        """Keep it."""
+        self.objects.put(TURNS, data)
 
     def _foreign(self) -> Iterator[Path]:
         """What lies in the folder and belongs to no index."""

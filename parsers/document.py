@@ -41,7 +41,7 @@ Kind = Literal[
     "footer",  # a running foot
     "blob",  # encoded data, always left out
 ]
-Status = Literal["ok", "partial", "empty", "unsupported", "failed"]
+Status = Literal["ok", "partial", "empty", "skipped", "failed"]
 Box = tuple[float, float, float, float]
 
 CONTAINERS: Final = frozenset({"section", "list", "item", "table", "quote"})
@@ -112,7 +112,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         labels: access and other labels that the document itself carries.
         media_type: what it was read as.
         status: ``ok``; ``partial`` when something in it could not be read; ``empty`` when there is no text in it;
-            ``unsupported`` or ``failed`` when it could not be read at all.
+            ``skipped`` when no adapter reads its type; ``failed`` when one does and it could not be read at all.
         reason: why the status is not ``ok``; empty otherwise.
     """
 

@@ -82,9 +82,9 @@ class DocumentError(GristmillError):
 
 
 class UnsupportedDocument(DocumentError):
-    """No adapter reads this kind of file."""
+    """No adapter reads this kind of file: the document is skipped."""
 
-    status = "unsupported"
+    status = "skipped"
 
 
 class BrokenDocument(DocumentError):

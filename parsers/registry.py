@@ -7,9 +7,11 @@ read is a function of the bytes, the media type and the adapter's fingerprint al
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -27,6 +29,7 @@ from parsers.sniffing import binary_kind, text_kind
 _LOG: Final = logging.getLogger(__name__)
 _OCTETS: Final = "application/octet-stream"
 _REMEDY: Final = "Exclude such files from the source, or convert them to a format that is read"
+_NAMED: Final = 3  # extensions of an adapter that a reason names
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +135,45 @@ _UNREAD: Final = {
     ".jpeg": "image/jpeg",
     ".gif": "image/gif",
     ".webp": "image/webp",
+    ".bmp": "image/bmp",
+    ".ico": "image/vnd.microsoft.icon",
+    ".tif": "image/tiff",
+    ".tiff": "image/tiff",
+    ".heic": "image/heic",
+    ".avif": "image/avif",
+    ".psd": "image/vnd.adobe.photoshop",
     ".mp3": "audio/mpeg",
+    ".wav": "audio/wav",
+    ".flac": "audio/flac",
+    ".ogg": "audio/ogg",
+    ".m4a": "audio/mp4",
     ".mp4": "video/mp4",
+    ".m4v": "video/mp4",
+    ".mov": "video/quicktime",
+    ".avi": "video/x-msvideo",
+    ".mkv": "video/x-matroska",
+    ".webm": "video/webm",
+    ".wmv": "video/x-ms-wmv",
     ".zip": "application/zip",
     ".gz": "application/gzip",
+    ".bz2": "application/x-bzip2",
+    ".xz": "application/x-xz",
+    ".zst": "application/zstd",
+    ".7z": "application/x-7z-compressed",
+    ".rar": "application/vnd.rar",
+    ".tar": "application/x-tar",
+    ".tgz": "application/gzip",
+    ".exe": "application/vnd.microsoft.portable-executable",
+    ".dll": "application/vnd.microsoft.portable-executable",
+    ".jar": "application/java-archive",
+    ".class": "application/java-vm",
+    ".pyc": "application/x-python-code",
+    ".woff": "font/woff",
+    ".woff2": "font/woff2",
+    ".ttf": "font/ttf",
+    ".otf": "font/otf",
+    ".sqlite": "application/vnd.sqlite3",
+    ".parquet": "application/vnd.apache.parquet",
 }
 
 _BY_EXTENSION: Final = _UNREAD | {ext: kind for adapter in ADAPTERS for ext, kind in adapter.media_types.items()}
@@ -184,15 +222,43 @@ def fingerprint(media_type: str) -> str:
     return found.fingerprint() if found is not None else ""
 
 
+def claims() -> str:
+    """Digest of the extensions and media types that adapters read: it moves when a type is claimed or given up."""
+    claimed = [(one.name, sorted(one.media_types.items())) for one in ADAPTERS]
+    return hashlib.sha256(json.dumps([claimed, sorted(NAMES.items())]).encode()).hexdigest()[:16]
+
+
+def unread_by_name(key: str) -> str:
+    """Why a file is skipped, where its name alone tells: a known type that no adapter reads. Empty otherwise."""
+    kind = _named(key)
+    return str(_unread(key, kind)) if kind is not None and kind not in _BY_TYPE else ""
+
+
+def _unread(key: str, kind: str, content: str = "") -> UnsupportedDocument:
+    """What is said of a file of a type that no adapter reads: its extension, and what is read."""
+    extension = PurePosixPath(key).suffix.lower()
+    holds = f"{kind}: {content}" if content else kind
+    what = f"{extension} files ({holds})" if extension else f"a file without an extension ({holds})"
+    return UnsupportedDocument(f"no adapter reads {what}", f"What is read: {', '.join(_read_types())}. {_REMEDY}")
+
+
+def _read_types() -> Iterator[str]:
+    """Each adapter with its first extensions: ``markdown (.md, .markdown, .mdown …)``."""
+    for one in ADAPTERS:
+        more = " …" if len(one.media_types) > _NAMED else ""
+        yield f"{one.name} ({', '.join(list(one.media_types)[:_NAMED])}{more})"
+
+
 def read(key: str, data: bytes) -> Document:
     """Read a file, whatever it holds.
 
-    A file that cannot be read gives a document without text or nodes, with status ``failed`` or ``unsupported`` and
-    the reason. Such a reason may speak of the file's name, so only a document that was read may be remembered by its
-    bytes. A defect of an adapter is logged with its traceback at debug level and gives ``failed`` too.
+    A file that cannot be read gives a document without text or nodes, with status ``failed``, or ``skipped`` where no
+    adapter reads its type, and the reason. Such a reason may speak of the file's name, so only a document that was read
+    may be remembered by its bytes. A defect of an adapter is logged with its traceback at debug level and gives
+    ``failed`` too.
     """
     kind, refusal = _detect(key, data)
-    if not data:
+    if not data and not unread_by_name(key):
         return Document(text="", media_type=kind, status="empty", reason="the file has 0 bytes")
     try:
         if refusal is not None:
@@ -203,8 +269,8 @@ def read(key: str, data: bytes) -> Document:
     return document if document.media_type == kind else msgspec.structs.replace(document, media_type=kind)
 
 
-def _status(error: DocumentError) -> Literal["unsupported", "failed"]:
-    return "unsupported" if isinstance(error, UnsupportedDocument) else "failed"
+def _status(error: DocumentError) -> Literal["skipped", "failed"]:
+    return "skipped" if isinstance(error, UnsupportedDocument) else "failed"
 
 
 def _parse(reader: Adapter, data: bytes, kind: str) -> Document:
@@ -225,7 +291,9 @@ def _detect(key: str, data: bytes) -> tuple[str, DocumentError | None]:
     """The media type, and why such a file is not read even where an adapter reads its content."""
     named = _named(key)
     reader = _BY_TYPE.get(named or "")
-    if named is not None and (reader is None or not reader.text):
+    if named is not None and reader is None:
+        return named, _unread(key, named)
+    if named is not None and reader is not None and not reader.text:
         return named, None
     found = binary_kind(data)
     if found is None:
@@ -234,7 +302,7 @@ def _detect(key: str, data: bytes) -> tuple[str, DocumentError | None]:
     if named is not None:
         message = f"named {_suffix(key)} but holds {name}"
         return _OCTETS, BrokenDocument(message, "Rename it, or take it out of the source")
-    return kind, None if kind in _BY_TYPE else UnsupportedDocument(f"no adapter reads {kind} ({name})", _REMEDY)
+    return kind, None if kind in _BY_TYPE else _unread(key, kind, name)
 
 
 def _named(key: str) -> str | None:

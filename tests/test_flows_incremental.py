@@ -331,7 +331,7 @@ class World:
         """Note what a build that went through took in."""
         data = {key: (self.workspace.docs / key).read_bytes() for key in self.keys()}
         spoilt = {key for key in data if data[key] == PICTURE}
-        held = {one["key"] for one in report["failures"] if one["status"] in ("failed", "unsupported")}
+        held = {one["key"] for one in report["failures"] if one["status"] in ("failed", "skipped")}
         assert held == spoilt | (failed or set())
         good = {key: self.kept.good.get(key) if key in held else data[key] for key in data}
         self.kept = Kept({key: one for key, one in good.items() if one is not None}, held)

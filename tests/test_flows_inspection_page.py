@@ -201,7 +201,7 @@ def test_long_lists_of_nodes_end_with_a_count() -> None:
     assert "cells A1:B2" in section.text_content()
 
 
-@pytest.mark.parametrize("status", ["failed", "unsupported", "empty"])
+@pytest.mark.parametrize("status", ["failed", "skipped", "empty"])
 def test_a_document_without_text_says_why(status: str) -> None:
     text = page({"document": document("", [], status=status, reason=HOSTILE, metadata={}), "chunks": []}, "a.pdf")
     assert f"{status}: <script>" in words(text)

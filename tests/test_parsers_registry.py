@@ -160,9 +160,9 @@ def test_damaged_archives_never_raise(data: st.DataObject) -> None:
         ("a.html", bytes(range(256)) * 9, "failed", "named .html but holds binary data"),
         ("a.csv", zipped(**{"[Content_Types].xml": "", "xl__a.xml": ""}), "failed", "holds an Excel workbook"),
         ("Makefile", b"\x7fELF" + bytes(99), "failed", "named Makefile but holds a Linux program"),
-        ("thing", PNG, "unsupported", "no adapter reads image/png (a PNG image). Exclude such files"),
-        ("thing.bin", bytes(99), "unsupported", "no adapter reads application/octet-stream (binary data)"),
-        ("a.png", PNG, "unsupported", "no adapter reads image/png"),
+        ("thing", PNG, "skipped", "a file without an extension (image/png: a PNG image). What is read: markdown (.md,"),
+        ("thing.bin", bytes(99), "skipped", "no adapter reads .bin files (application/octet-stream: binary data)"),
+        ("a.PNG", PNG, "skipped", "no adapter reads .png files (image/png). What is read: markdown (.md,"),
         ("a.txt", b"\x81\x8d\x8f\x90" * 20, "failed", "text in an unknown encoding"),
         ("a.txt", b"", "empty", "the file has 0 bytes"),
         ("a.pdf", b"", "empty", "the file has 0 bytes"),
@@ -175,7 +175,7 @@ def test_what_cannot_be_read_says_why(key: str, data: bytes, status: str, reason
     document = read(key, data)
     assert document.status == status
     assert reason in document.reason
-    if status in ("failed", "unsupported"):
+    if status in ("failed", "skipped"):
         assert (document.text, document.nodes, document.title) == ("", (), "")
 
 

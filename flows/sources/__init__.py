@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.sources.base import Object, Source
+from flows.sources.base import Fetched, Object, Source
 from flows.sources.folder import FolderSource
 from parsers.errors import SourceError
 
-__all__ = ["FolderSource", "Object", "Source", "open_source"]
+__all__ = ["Fetched", "FolderSource", "Object", "Source", "open_source"]
 
 
 def open_source(

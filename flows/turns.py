@@ -1,0 +1,79 @@
+"""Which documents a build reads again although their versions did not change: all of them by turns.
+
+A version tells of a change, unless a file system keeps no change time, or a store answers with an old one. So each day
+the builds read another part of the documents again, all of them within ``reread_days``.
+
+Invariants:
+- A turn is over when a build that read its documents has published, or found nothing changed.
+- Builds that come rarely catch up; builds that come often read a document once in ``reread_days``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from indexes.storage import Storage
+
+DAY: Final = 86_400.0  # seconds
+
+
+class _State(msgspec.Struct, frozen=True):
+    """The last turn that is over, and when it began, in seconds since 1970."""
+
+    turn: int
+    at: float
+
+
+class Turns:
+    """The turns of one source.
+
+    Args:
+        storage: of the index, whose cache keeps the last turn.
+        source: the source's name.
+        days: within which every document is read again; 0 for never.
+        now: when the build began, in seconds since 1970.
+    """
+
+    def __init__(self, storage: Storage, source: str, days: int, now: float) -> None:
+        self._storage = storage
+        self._source = source
+        self._days = days
+        self._now = now
+        self._kept = _read(storage)
+        state = self._kept.get(source)
+        # A time ahead of this clock was written under another one, and would hold up all turns.
+        known = state is not None and state.at <= now + DAY
+        self._state: Final = state if known and state is not None else None
+        self._over = int(max(0.0, now - self._state.at) // DAY) if self._state is not None and days else 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is known when documents were last read."""
+        return self._state is not None
+
+    def is_due(self, document_id: str) -> bool:
+        """Whether a document is to be read again by this build."""
+        if self._state is None or not self._over:
+            return False
+        turn = (int(document_id[:8], 16) - self._state.turn - 1) % self._days
+        return turn < self._over
+
+    def finish(self) -> None:
+        """Note that this build has read what was due; write nothing where nothing was."""
+        if not self._days or (self._state is not None and not self._over):
+            return
+        before = self._state or _State(0, self._now)
+        after = _State((before.turn + self._over) % self._days, before.at + self._over * DAY)
+        self._storage.keep_turns(msgspec.json.encode(self._kept | {self._source: after}))
+
+
+def _read(storage: Storage) -> dict[str, _State]:
+    data = storage.turns()
+    if data is None:
+        return {}
+    try:
+        return msgspec.json.decode(data, type=dict[str, _State])
+    except msgspec.MsgspecError:  # damaged: the turns begin anew
+        return {}
