@@ -1,18 +1,21 @@
 """What a build remembers: the result of each stage by the digest of what it was made from.
 
-Kept here: an entry is written once and never changed; what is flushed survives a kill; a build asks for the keys it
-needs and computes those that are missing; and nothing is forgotten that whoever sweeps has marked or that is younger
-than a time they name. LanceDB keeps the tables, so the memory can live wherever an index can.
+Invariants:
+- An entry is written once and never changed, and what is flushed survives a kill.
+- A key that two writers made serves like any other; the doubles of those that were asked for go with the next tidying.
+- Nothing is forgotten that whoever sweeps has marked, or that is younger than a time they name.
+
+LanceDB keeps the tables, so the memory can live wherever an index can.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,17 +25,14 @@ import pyarrow.compute as pc
 from lancedb.index import BTree
 
 from enrich import tables
+from enrich.tables import Table
 
 Value = TypeVar("Value")
 KEEP: Final = timedelta(hours=1)  # superseded states of a table stay this long for whoever reads them
-_KEY: Final = re.compile("[0-9a-f]+")
 RUNTIMES: Final = "runtimes"  # table of what each runtime was, by the id of its provenance; a few rows, never swept
 VECTORS: Final = "vectors-"  # tables of vectors, by their dimension
 
-ASK: Final = 2_000  # keys asked for in one query
 INDEX_AT: Final = 20_000  # rows above which the keys get an index
-STALE_SHARE: Final = 0.05  # of the rows not in that index before it is brought up to date
-SCAN_ROWS: Final = 65_536  # rows in a batch of a scan over keys
 
 
 def marks(keys: Sequence[str]) -> npt.NDArray[np.uint64]:
@@ -68,17 +68,17 @@ class _Table(ABC, Generic[Value]):
         self._db = db
         self._name = name
         self._added = 0
+        self._doubles: set[str] = set()
         self._schema = pa.schema([("key", pa.string()), ("made", pa.int64()), *columns])
-        existing = name in set(db.list_tables(limit=1_000).tables)
-        self._table: Any = (
-            db.open_table(name) if existing else None
-        )  # made by the first entry: who reads writes nothing
+        # Made by the first entry: who reads writes nothing.
+        self._table = Table(db, name) if name in tables.names(db) else None
 
     def get(self, keys: Iterable[str]) -> dict[str, Value]:
         """The values of those keys that are known."""
         found: dict[str, Value] = {}
         for table in self._ask(keys, self._schema.names):
-            found.update(zip(table["key"].to_pylist(), self._unpack(table), strict=True))
+            for key, value in zip(table["key"].to_pylist(), self._unpack(table), strict=True):
+                found.setdefault(key, value)
         return found
 
     def known(self, keys: Iterable[str]) -> set[str]:
@@ -96,76 +96,92 @@ class _Table(ABC, Generic[Value]):
             columns = [pa.array(entries, pa.string()), pa.array([int(time.time())] * len(entries), pa.int64())]
             columns += self._pack(list(entries.values()))
             if self._table is None:
-                self._table = self._db.create_table(self._name, schema=self._schema)
+                self._table = Table.create(self._db, self._name, self._schema)
             self._table.add(pa.table(columns, schema=self._schema))
             self._added += 1
             if self._added % tables.COMPACT_AT == 0:
                 self.tidy()
 
     def tidy(self, keep: timedelta = KEEP) -> None:
-        """Compact what many small writes left behind, and index the keys of a large table.
+        """Compact what many small writes left behind, drop doubles, and index the keys of a large table.
 
         Args:
             keep: superseded states younger than this stay, for whoever still reads them.
         """
-        total = len(self)
-        if not total:
+        if self._table is None or not len(self):
             return
-        if tables.pieces(self._table) > tables.COMPACT_AT:
-            self._table.optimize(cleanup_older_than=keep)
-        if total > INDEX_AT:
-            indexes = self._table.list_indices()
-            if not indexes:
-                self._table.create_index("key", config=BTree())
-            elif self._table.index_stats(indexes[0].name).num_unindexed_rows > STALE_SHARE * total:
-                self._table.optimize(cleanup_older_than=keep)
+        self._drop_doubles()
+        self._table.compact(states=keep)
+        if len(self) > INDEX_AT:
+            self._table.refresh_index("key", BTree())
 
     def sweep(self, marked: npt.NDArray[np.uint64], before: float) -> int:
         """Forget entries that nobody marked, and return how many.
+
+        Entries dated later than now, by a clock that was ahead, are dated anew, so that they age from today on.
 
         Args:
             marked: the :func:`marks` of the keys that stay, in any order.
             before: entries made at this time or later stay, in seconds since 1970.
         """
         gone: list[str] = []
-        if not len(self):
+        if self._table is None or not len(self):
             return 0
-        for batch in self._table.search().select(["key", "made"]).limit(None).to_batches(SCAN_ROWS):
-            old = batch.filter(pc.less(batch["made"], int(before)))
-            keys = old["key"].to_pylist()
-            stays = np.isin(marks(keys), marked)
-            gone += [key for key, stay in zip(keys, stays.tolist(), strict=True) if not stay]
+        now = int(time.time())
+        ahead = f"made > {now + 1}"
+        if before <= now and self._table.count(ahead):
+            self._table.raw.update(where=ahead, values={"made": now})
+        seen = [np.empty(0, np.uint64)]
+        for batch in self._table.scan(["key", "made"]):
+            numbers = marks(batch["key"].to_pylist())
+            unmarked = ~np.isin(numbers, marked)
+            old = np.asarray(batch["made"]) < int(before)
+            gone += batch["key"].filter(pa.array(unmarked & old)).to_pylist()
+            seen.append(numbers)
+        numbers, counts = np.unique(np.concatenate(seen), return_counts=True)
+        twice = numbers[counts > 1]
+        for batch in self._table.scan(["key"]) if len(twice) else ():
+            keys = batch["key"].to_pylist()
+            self._doubles.update(np.asarray(keys, object)[np.isin(marks(keys), twice)].tolist())
+        self._drop_doubles()
         self.forget(gone)
-        return len(gone)
+        return len(set(gone))
 
     def forget(self, keys: Iterable[str]) -> None:
         """Forget entries; those that are not there are passed over."""
-        ids = sorted(set(keys)) if len(self) else []
-        for start in range(0, len(ids), ASK):
-            listed = ", ".join(f"'{_hex(key)}'" for key in ids[start : start + ASK])
-            self._table.delete(f"key IN ({listed})")
+        if self._table is not None and len(self):
+            self._table.delete("key", keys)
 
-    def prune(self, before: datetime) -> None:
-        """Drop states superseded before a time, and what killed writers left; nobody may write meanwhile."""
+    def prune(self, age: timedelta) -> None:
+        """Drop superseded states of that age, and what killed writers left; nobody may write meanwhile.
+
+        By whatever clock: the newest state, which alone is ever gone on from, stays.
+        """
         if self._table is not None:
-            tables.prune(self._table, before)
+            self._table.forget_states(age)
 
     def rewrite(self) -> None:
         """Write every entry anew and drop all else: what was forgotten is then on no disk."""
         if self._table is not None:
-            self._table = tables.rewrite(self._db, self._name, self._table)
-            tables.drop_others(self._table)
+            tables.copy_over(self._db, self._name)
+            self._table = Table(self._db, self._name)
 
     def __len__(self) -> int:
-        return int(self._table.count_rows()) if self._table is not None else 0
+        return self._table.count() if self._table is not None else 0
 
     def _ask(self, keys: Iterable[str], columns: list[str]) -> Iterator[pa.Table]:
-        wanted = sorted(set(keys))
-        if not wanted or not len(self):
+        if self._table is None or not len(self):
             return
-        for start in range(0, len(wanted), ASK):
-            listed = ", ".join(f"'{_hex(key)}'" for key in wanted[start : start + ASK])
-            yield self._table.search().where(f"key IN ({listed})").select(columns).limit(ASK).to_arrow()
+        for found in self._table.select("key", keys, columns):
+            names = found["key"]
+            if pc.count_distinct(names).as_py() < len(names):
+                self._doubles.update(key for key, times in Counter(names.to_pylist()).items() if times > 1)
+            yield found
+
+    def _drop_doubles(self) -> None:
+        if self._doubles and self._table is not None:
+            self._table.drop_doubles("key", self._doubles)
+        self._doubles = set()
 
     @abstractmethod
     def _pack(self, values: Sequence[Value]) -> list[pa.Array]:
@@ -233,8 +249,8 @@ class VectorMemo(_Table[Embedding]):
 
     def forget_runtime(self, runtime: str) -> None:
         """Forget all vectors of a runtime, by the id of its provenance."""
-        if len(self):
-            self._table.delete(f"runtime = '{_hex(runtime)}'")
+        if self._table is not None and len(self):
+            self._table.delete("runtime", [runtime])
 
     def _pack(self, values: Sequence[Embedding]) -> list[pa.Array]:
         flat = np.stack([value.vector for value in values]).astype(np.float32, copy=False).reshape(-1)
@@ -251,12 +267,6 @@ class VectorMemo(_Table[Embedding]):
         ).reshape(-1, self._dimension)
         columns = (table[name].to_pylist() for name in ("tokens", "unknown", "runtime"))
         return map(Embedding, matrix, *columns)
-
-
-def _hex(key: str) -> str:
-    if not _KEY.fullmatch(key):
-        raise ValueError(f"a memory key is hexadecimal, not {key!r}")
-    return key
 
 
 def _compressed(data: bytes) -> bytes:

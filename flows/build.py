@@ -27,7 +27,7 @@ from flows.recall_gate import RecallGate
 from flows.report import BuildReport, Progress
 from flows.settings import Settings
 from flows.workshop import Workshop, check_surroundings
-from indexes import cache_health, retention
+from indexes import cache_health, erasure, retention
 from indexes.storage import Pointer
 from parsers.errors import GateRefused
 
@@ -230,7 +230,7 @@ def publish(shop: Workshop, recall: RecallGate | None, *, made_by: str, sources:
         grace = shop.settings.grace
         cache_health.record(shop.storage.objects)
         if retention.retire(shop.storage, keep=shop.settings.keep_revisions, grace=grace):
-            retention.prune(shop.storage, grace=grace)
+            retention.prune(shop.storage)
 
 
 def finished(shop: Workshop) -> dict[str, Any]:
@@ -276,6 +276,7 @@ def workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
     report.seconds["start"] = time.time() - began
     storage = open_storage(settings)
     with storage.lock(), interrupts.noted():
+        erasure.resume(storage)
         shop = Workshop(settings, storage, report, Progress(quiet=options.quiet), began)
         _refuse_held(storage.address, shop.published)
         try:

@@ -130,7 +130,7 @@ def check_parity(shop: Workshop) -> str:
         GateRefused: when the runtime does not make the vectors of the index.
         StoreError: when the probes are gone and this runtime is none that may make them.
     """
-    if shop.draft.table.count_vectors() and shop.storage.probes(shop.embedder.fingerprint) is None:
+    if shop.draft.vectors and shop.storage.probes(shop.embedder.fingerprint) is None:
         shop.embedder.load()
     return shop.parity
 
@@ -148,7 +148,7 @@ def check_vectors(shop: Workshop) -> str:
             shop.no_vector, "Nothing was published. If it stays so, look at the embedder with `gristmill parity`."
         )
     table = shop.draft.table
-    figure = f"{table.count_vectors()} vectors"
+    figure = f"{shop.draft.vectors} vectors"
     if not shop.storage.vectors_doubted:
         return figure
     probes = sorted({name for _, name in shop.sampled} | set(_standing(table, shop.draft.revision)))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from chunker.chunk import document_id
-from flows.place import published
+from flows.place import open_storage, published
 from flows.repair import repair as repair
 from flows.repair import verify as verify
-from flows.settings import Settings
-from indexes import retention
-from indexes.generation import Draft, Model, published_catalog
+from flows.settings import Settings, default_cache
+from indexes import erasure, retention
+from indexes.generation import Draft
 from indexes.rollback import roll_back
 from indexes.storage import Pointer, Storage
 from indexes.store_errors import as_store_error
@@ -77,7 +75,7 @@ def sweep(settings: Settings) -> dict[str, Any]:
         grace = settings.grace
         gone = retention.retire(storage, keep=settings.keep_revisions, grace=grace)
         retention.clear_leftovers(storage)
-        retention.prune(storage, grace=grace)
+        retention.prune(storage)
         forgotten = retention.sweep_memory(storage, grace=grace)
         return {
             "revisions_given_up": [one.revision for one in gone],
@@ -86,44 +84,39 @@ def sweep(settings: Settings) -> dict[str, Any]:
         }
 
 
-def purge(settings: Settings, key: str) -> dict[str, Any]:
-    """Erase a document everywhere: from the published index, the kept revisions, the memory and the disk.
+def purge(settings: Settings, asked: Sequence[str], source: str | None = None) -> dict[str, Any]:
+    """Erase documents everywhere: from the published index, the kept revisions, the cache, the records and the disk.
 
-    All earlier revisions are given up: a file of theirs may hold it, though they do not. Nobody may read the index
-    meanwhile; what readers elsewhere have cached of an index on S3 is theirs to clear.
+    Everything is rewritten, dropped and cleared whether or not a kept revision names the documents: what only earlier
+    revisions or killed builds held goes too. All earlier revisions are given up. Nobody may read the index meanwhile;
+    what readers elsewhere have cached of an index on S3 is theirs to clear.
+
+    Args:
+        asked: keys, or patterns such as ``internal/*``.
+        source: name of the source that they are from, where several hold such a key.
 
     Raises:
-        UsageError: when no kept revision holds a document of that key.
+        UsageError: when several sources hold a key and none is named, or the index does not know that source.
     """
-    with _holding(settings) as (storage, pointer):
-        names = {document_id(source, key) for source in pointer.sources}
-        if not any(published_catalog(storage, one).named(names) for one in storage.revisions()):
-            raise UsageError(
-                f"index {storage.address}: no kept revision holds a document {key}",
-                "Give its key as `gristmill search` shows it. What only the memory holds goes with `gristmill sweep`.",
-            )
-        draft = Draft(storage, pointer, Model.of(pointer))
-        draft.rewrite_lexical()
-        draft.remove(published_catalog(storage, pointer).named(names).values())
-        draft.finish()
-        draft.table.rewrite()
-        draft.catalog.rewrite()
-        made = _publish(storage, draft, pointer, made_by="purge", held=pointer.held, finished=True)
-        others = [one for one in storage.revisions() if one.revision != made.revision]
-        retention.give_up(storage, others)
-        draft.table.drop_others()
-        draft.catalog.drop_others()
-        retention.clear_leftovers(storage)
-        forgotten = retention.sweep_memory(storage, grace=timedelta(0), rewrite=True)
-        records = [stat.key for stat in storage.objects.stats("evaluations/") if _names(storage, stat.key, key)]
-        storage.objects.delete(records)
-        return {
-            "key": key,
-            "revision": made.revision,
-            "revisions_given_up": [one.revision for one in others],
-            "forgotten": forgotten,
-            "records_removed": len(records),
-        }
+    storage = open_storage(settings)
+    if not any(next(iter(storage.objects.stats(place)), None) for place in ("generations/", "memory/")):
+        raise StoreError(f"index {settings.index}: nothing is kept there", "Name the index with --index.")
+    with storage.lock(), _clearly(storage):
+        resumed = erasure.resume(storage)
+        meant = erasure.find(storage, storage.pointer(), asked, source)
+        done = erasure.erase(storage, meant)
+    open_storage(settings.model_copy(update={"cache_dir": default_cache()})).drop_copies()
+    return {
+        "key": ", ".join(asked),
+        "keys": list(asked),
+        "found": [msgspec.to_builtins(one) for one in meant.named],
+        "nowhere": meant.nowhere,
+        "resumed": resumed.asked if resumed is not None else [],
+        "revision": done.revision,
+        "revisions_given_up": done.given_up,
+        "forgotten": done.forgotten,
+        "records_removed": done.records,
+    }
 
 
 def _target(storage: Storage, pointer: Pointer, to: int | None) -> Pointer:
@@ -138,47 +131,38 @@ def _target(storage: Storage, pointer: Pointer, to: int | None) -> Pointer:
     return kept[number]
 
 
-def _publish(
-    storage: Storage,
-    draft: Draft,
-    like: Pointer,
-    *,
-    made_by: str,
-    held: str,
-    runtimes: dict[str, dict[str, Any]] | None = None,
-    finished: bool = False,
-) -> Pointer:
-    """Finish a draft, check it, and publish it with what is said of another revision."""
+def _publish(storage: Storage, draft: Draft, like: Pointer, *, made_by: str, held: str) -> Pointer:
+    """Finish a draft, compare all of it, and publish it with what is said of another revision."""
     try:
-        if not finished:
-            draft.finish()
-        known = like.runtimes if runtimes is None else runtimes
-        checks = {"stores": draft.check_stores(), "fingerprint": draft.check_fingerprint(known)}
+        draft.compare_everything()
+        draft.finish()
+        checks = {"stores": draft.check_stores(), "fingerprint": draft.check_fingerprint(like.runtimes)}
         return draft.publish(
-            sources=like.sources, runtimes=known, checks=checks, made_by=made_by, held=held, rates=like.rates
+            sources=like.sources, runtimes=like.runtimes, checks=checks, made_by=made_by, held=held, rates=like.rates
         )
     finally:
         draft.close()
 
 
-def _names(storage: Storage, record: str, key: str) -> bool:
-    """Whether a kept record of an evaluation speaks of a document."""
-    found = storage.objects.get(record)
-    return found is not None and msgspec.json.encode(key) in found[0]
-
-
 @contextmanager
 def _holding(settings: Settings) -> Iterator[tuple[Storage, Pointer]]:
-    """The index, held for one writer, and what it has published."""
+    """The index, held for one writer, and what it has published; an erasure that was killed is finished first."""
     storage, _ = published(settings)
-    with storage.lock():
+    with storage.lock(), _clearly(storage):
+        erasure.resume(storage)
         pointer = storage.pointer()
         if pointer is None:
             raise StoreError(f"index {settings.index}: nothing is published there", "Build it first.")
-        try:
-            yield storage, pointer
-        except Exception as error:  # a full disk, or what S3 answered, shows as whatever the library at hand raises
-            clear = as_store_error(storage.address, error)
-            if clear is None:
-                raise
-            raise clear from error
+        yield storage, pointer
+
+
+@contextmanager
+def _clearly(storage: Storage) -> Iterator[None]:
+    """Raise the clear error behind one that a store raised for want of space or rights, if it is one."""
+    try:
+        yield
+    except Exception as error:  # a full disk, or what S3 answered, shows as whatever the library at hand raises
+        clear = as_store_error(storage.address, error)
+        if clear is None:
+            raise
+        raise clear from error

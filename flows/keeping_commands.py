@@ -49,18 +49,27 @@ def rollback(
 @clearly
 def sweep(
     purge: Annotated[
-        str | None,
-        typer.Option("--purge", metavar="KEY", help="Erase this document everywhere, kept revisions and disk too."),
+        list[str] | None,
+        typer.Option(
+            "--purge",
+            metavar="KEY",
+            help="Erase this document, or those of a pattern such as 'internal/*', everywhere; may be given again.",
+        ),
+    ] = None,
+    source_name: Annotated[
+        str | None, typer.Option("--source-name", help="With --purge: the source, where several hold such a key.")
     ] = None,
     index: Index = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Clear away what no kept revision needs and nobody may still want, or erase one document everywhere."""
+    """Clear away what no kept revision needs and nobody may still want, or erase documents everywhere."""
     from flows import keeping, printing
 
     settings = load_settings(config, index=index)
-    found = keeping.sweep(settings) if purge is None else keeping.purge(settings, purge)
+    if source_name is not None and not purge:
+        raise typer.BadParameter("--source-name goes with --purge")
+    found = keeping.purge(settings, purge, source_name) if purge else keeping.sweep(settings)
     finish(found, as_json, lambda: printing.swept(found))
 
 

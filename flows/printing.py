@@ -226,15 +226,30 @@ def rolled_back(found: dict[str, Any]) -> None:
 
 def swept(found: dict[str, Any]) -> None:
     """What was cleared away."""
-    if "key" in found:
-        say(f"{found['key']} is erased; revision {found['revision']} is published without it.")
-        say("If its source still holds it, exclude it there: the next build would take it in again.")
+    if "keys" in found:
+        erased(found)
     if found["revisions_given_up"]:
         say(f"revisions  given up: {', '.join(str(one) for one in found['revisions_given_up'])}")
     say(f"forgotten  {_pairs(found['forgotten'])}")
     if "bytes" in found:
         before, after = found["bytes"]["before"], found["bytes"]["after"]
         say(f"disk       {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now")
+
+
+def erased(found: dict[str, Any]) -> None:
+    """What was erased, and where it was found."""
+    for one in found["found"]:
+        numbers = ", ".join(map(str, one["revisions"]))
+        say(f"{one['key']} of source {one['source']} stood in the revisions {numbers}; it is erased.")
+    for one in found["nowhere"]:
+        say(
+            f"{one}: no kept revision named it. What earlier revisions and killed builds left was removed all the same."
+        )
+    if found["resumed"]:
+        say(f"An earlier erasure that was killed is finished: {', '.join(found['resumed'])}")
+    if found["revision"]:
+        say(f"Revision {found['revision']} is published, the only one that is kept.")
+    say("If a source still holds any of it, exclude it there: the next build would take it in again.")
 
 
 def verified(found: dict[str, Any]) -> None:

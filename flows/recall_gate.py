@@ -76,7 +76,7 @@ class RecallGate:
 
     def _measure_draft(self, golden: GoldenSet) -> Measured:
         shop = self._shop
-        vectors = self._vectors(golden) if shop.draft.table.count_vectors() else None
+        vectors = self._vectors(golden) if shop.draft.vectors else None
         lexical = LexicalIndex.open(shop.draft.lexical_folder)
         return measure(PUBLISHED, shop.draft.table, lexical, golden, vectors, fusion(shop.settings))
 

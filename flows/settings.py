@@ -86,6 +86,11 @@ class Guards(BaseModel):
     unknown_share: float = Field(0.2, ge=0, le=1, description="share of unknown tokens above which a document is named")
 
 
+def default_cache() -> Path:
+    """Return the folder of local copies, where the settings name none."""
+    return platformdirs.user_cache_path("gristmill") / "indexes"
+
+
 class Settings(BaseSettings):
     """Everything that can be set; unknown names are refused."""
 
@@ -171,7 +176,7 @@ class Settings(BaseSettings):
         24, ge=0, description="hours for which nothing is cleared away that a reader or a later build may still want"
     )
     cache_dir: Path = Field(
-        default_factory=lambda: platformdirs.user_cache_path("gristmill") / "indexes",
+        default_factory=default_cache,
         description="local copies of the BM25 indexes that are kept on S3",
     )
     guards: Guards = Guards()

@@ -1,14 +1,16 @@
 """The catalog: what is known of each document of an index.
 
-Kept here: one row a document; a document that failed keeps the row fields of its last good version, beside the
-status, reason and attempts of the failure; ``stamp`` sums up the document's rows so that both stores can be compared
-with the catalog without holding a list of all chunks; and what is asked of all documents is read from single columns.
+Invariants:
+- One row a document; a document that failed keeps the row fields of its last good version, beside the status, reason
+  and attempts of the failure.
+- ``stamp`` sums up the document's rows, so that both stores can be compared with the catalog without a list of all
+  chunks. Stamps add up and can be taken off again, so totals follow what is written.
+- What is asked of all documents is read from single columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,12 +21,11 @@ import pyarrow.compute as pc
 from lancedb.index import BTree
 
 from enrich import tables
+from enrich.tables import Files, Table
 
 TABLE: Final = "documents"
-_ASK: Final = 1_000  # ids named in one statement
 INDEX_AT: Final = 20_000  # rows above which the ids get an index
-STALE_SHARE: Final = 0.05  # of the rows not in that index before it is made again
-SCAN_ROWS: Final = 65_536  # rows in a batch of a scan over short columns
+WAITING: Final = 2_000  # rows that wait for one write: each makes a version and a piece of the table
 
 
 def status_of_today(status: str) -> str:
@@ -136,6 +137,13 @@ def stamp_sum(stamps: Sequence[str]) -> str:
     return f"{first:016x}{second:016x}"
 
 
+def stamp_difference(whole: str, part: str) -> str:
+    """The stamp of the pairs behind one stamp without those behind another."""
+    pair = _words([whole, part])
+    first, second = (pair[0] - pair[1]).tolist()
+    return f"{first:016x}{second:016x}"
+
+
 def _words(digits: Sequence[str]) -> npt.NDArray[np.uint64]:
     """Strings of as many hexadecimal digits each as rows of 64-bit numbers."""
     flat = bytes.fromhex("".join(digits))
@@ -145,10 +153,39 @@ def _words(digits: Sequence[str]) -> npt.NDArray[np.uint64]:
 class Totals(msgspec.Struct, frozen=True):
     """A catalog in figures: documents, their chunks, the tokens of their embedded texts, and the stamp of all rows."""
 
-    documents: int
-    chunks: int
-    tokens: int
-    stamp: str
+    documents: int = 0
+    chunks: int = 0
+    tokens: int = 0
+    stamp: str = "0" * 32
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Totals:
+        """The figures of some rows, of which the columns ``FIGURES`` are read."""
+        return cls(
+            documents=len(rows),
+            chunks=int(pc.sum(pc.list_value_length(rows["chunk_ids"])).as_py() or 0),
+            tokens=int(pc.sum(rows["tokens"]).as_py() or 0),
+            stamp=stamp_sum(rows["stamp"].to_pylist()),
+        )
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.documents + other.documents,
+            self.chunks + other.chunks,
+            self.tokens + other.tokens,
+            stamp_sum([self.stamp, other.stamp]),
+        )
+
+    def __sub__(self, other: Totals) -> Totals:
+        return Totals(
+            self.documents - other.documents,
+            self.chunks - other.chunks,
+            self.tokens - other.tokens,
+            stamp_difference(self.stamp, other.stamp),
+        )
+
+
+FIGURES: Final = ("chunk_ids", "tokens", "stamp")
 
 
 class Catalog:
@@ -160,107 +197,99 @@ class Catalog:
     """
 
     def __init__(self, db: Any, version: int | None = None) -> None:
-        self._db = db
-        exists = version is not None or TABLE in set(db.list_tables(limit=1_000).tables)
-        self._table = db.open_table(TABLE) if exists else db.create_table(TABLE, schema=SCHEMA)
-        if version is not None:
-            self._table.checkout(version)
+        exists = version is not None or TABLE in tables.names(db)
+        self._table = Table(db, TABLE, version) if exists else Table.create(db, TABLE, SCHEMA)
+        self._waiting: dict[str, Row] = {}
+        self.change = Totals()
+        """What the writes since the last :meth:`restore` added, less what they removed."""
 
     @property
     def version(self) -> int:
         """The LanceDB version that is open."""
-        return int(self._table.version)
+        self._flush()
+        return self._table.version
 
     def restore(self, version: int) -> None:
         """Put the head back to an earlier version, where it is not there already."""
-        self._table.checkout_latest()
-        if self.version != version:
-            self._table.restore(version)
+        self._waiting.clear()
+        self.change = Totals()
+        self._table.restore(version)
 
     def rows(self) -> Iterator[Row]:
         """All rows, in no particular order."""
-        for batch in self._table.search().limit(None).to_batches():
+        self._flush()
+        for batch in self._table.scan(SCHEMA.names, batch_size=1_024):
             for values in batch.to_pylist():
                 yield msgspec.convert(values, Row)
 
     def columns(self, names: Sequence[str], source: str | None = None) -> pa.Table:
         """Some columns of all rows, or of those of one source, in no particular order."""
+        self._flush()
         wanted = list(dict.fromkeys([*names, "source"]))
-        table = self._table.search().select(wanted).limit(None).to_arrow()
+        shape = pa.schema([SCHEMA.field(name) for name in wanted])
+        table = pa.Table.from_batches(self._table.scan(wanted), shape)
         if source is not None:
             table = table.filter(pc.equal(table["source"], source))
         return table.select(list(names))
 
     def totals(self) -> Totals:
-        """The catalog in figures."""
-        table = self.columns(["chunk_ids", "tokens", "stamp"])
-        return Totals(
-            documents=len(table),
-            chunks=int(pc.sum(pc.list_value_length(table["chunk_ids"])).as_py() or 0),
-            tokens=int(pc.sum(table["tokens"]).as_py() or 0),
-            stamp=stamp_sum(table["stamp"].to_pylist()),
-        )
+        """The catalog in figures, from all its rows."""
+        self._flush()
+        parts = (Totals.of(pa.Table.from_batches([batch])) for batch in self._table.scan(FIGURES))
+        return sum(parts, Totals())
 
     def named(self, document_ids: Iterable[str]) -> dict[str, Row]:
         """Those of these documents that are there, by id."""
+        self._flush()
         found: dict[str, Row] = {}
-        ids = sorted(set(document_ids))
-        for start in range(0, len(ids), _ASK):
-            listed = _listed(ids[start : start + _ASK])
-            for values in self._table.search().where(f"document_id IN ({listed})").limit(_ASK).to_arrow().to_pylist():
-                found[values["document_id"]] = msgspec.convert(values, Row)
+        for part in self._table.select("document_id", document_ids, SCHEMA.names):
+            found.update((values["document_id"], msgspec.convert(values, Row)) for values in part.to_pylist())
         return found
 
+    def columns_of(self, document_ids: Iterable[str], names: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of those of these documents that are there, some documents at a time."""
+        self._flush()
+        return self._table.select("document_id", document_ids, names)
+
     def __len__(self) -> int:
-        return int(self._table.count_rows())
+        self._flush()
+        return self._table.count()
 
     def put(self, rows: Iterable[Row]) -> None:
-        """Insert or replace rows by document id."""
-        values = [msgspec.to_builtins(row) for row in rows]
-        if values:
-            (
-                self._table.merge_insert("document_id")
-                .when_matched_update_all()
-                .when_not_matched_insert_all()
-                .execute(pa.Table.from_pylist(values, schema=SCHEMA))
-            )
+        """Insert or replace rows by document id; the next reading, or enough of them, has them written."""
+        self._waiting.update((row.document_id, row) for row in rows)
+        if len(self._waiting) >= WAITING:
+            self._flush()
 
     def remove(self, document_ids: Iterable[str]) -> None:
         """Delete rows."""
-        ids = sorted(set(document_ids))
-        for start in range(0, len(ids), _ASK):
-            self._table.delete(f"document_id IN ({_listed(ids[start : start + _ASK])})")
+        self._flush()
+        self._delete(set(document_ids))
 
     def finish(self) -> None:
-        """Compact what many writes left and keep the ids of a large catalog indexed; may make new versions."""
-        tables.compact(self._table)
-        total = len(self)
-        if total >= INDEX_AT:
-            indexes = self._table.list_indices()
-            stale = not indexes or self._table.index_stats(indexes[0].name).num_unindexed_rows > STALE_SHARE * total
-            if stale:
-                self._table.create_index("document_id", config=BTree(), replace=True)
+        """Merge young pieces where there are many, and index the ids of a large catalog; may make new versions."""
+        self._flush()
+        self._table.compact()
+        if len(self) >= INDEX_AT:
+            self._table.refresh_index("document_id", BTree())
 
-    def version_time(self, version: int) -> datetime:
-        """When a version was written.
+    def prune(self, kept: Collection[int], files: Files, folder: str) -> int:
+        """Drop all versions but these, see :meth:`enrich.tables.Table.prune`."""
+        return self._table.prune(kept, files, folder)
 
-        Raises:
-            StoreError: when there is no such version.
-        """
-        return tables.version_time(self._table, version)
+    def _flush(self) -> None:
+        if self._waiting:
+            written = pa.Table.from_pylist([msgspec.to_builtins(row) for row in self._waiting.values()], schema=SCHEMA)
+            self._delete(self._waiting.keys())
+            self._waiting = {}
+            self._table.add(written)
+            self.change += Totals.of(written)
 
-    def prune(self, before: datetime) -> None:
-        """Drop versions written before a time, except the head, and what killed writers left."""
-        tables.prune(self._table, before)
-
-    def rewrite(self) -> None:
-        """Write every row anew, so that no file of the version at the head holds what was deleted."""
-        self._table = tables.rewrite(self._db, TABLE, self._table)
-
-    def drop_others(self) -> None:
-        """Drop all versions but the head. Nobody may read or write meanwhile."""
-        tables.drop_others(self._table)
-
-
-def _listed(document_ids: Sequence[str]) -> str:
-    return ", ".join(f"'{int(one, 16):032x}'" for one in document_ids)
+    def _delete(self, document_ids: Collection[str]) -> None:
+        if not self._table.count():
+            return
+        before = [Totals.of(part) for part in self._table.select("document_id", document_ids, FIGURES)]
+        there = sum(before, Totals())
+        if there.documents:
+            self._table.delete("document_id", document_ids)
+            self.change -= there

@@ -1,8 +1,12 @@
 """Generations and revisions: writing the next one beside what is published, checking it, publishing it.
 
-Kept here: a draft starts from exactly the published revision, whatever a kill left at the heads of the stores; a
-generation holds the vectors of one fingerprint; the pointer is the last thing written. So a build can be killed
-anywhere, and readers see the old revision or the new one, whole.
+Invariants:
+- A draft starts from exactly the published revision, whatever a kill left at the heads of the stores.
+- A generation holds the vectors of one fingerprint.
+- The pointer is the last thing written. So a build can be killed anywhere, and readers see the old revision or the new
+  one, whole.
+- Both stores agree with the catalog: their counts and the rows of every document that the draft touched are compared
+  each time, all rows by turns.
 """
 
 from __future__ import annotations
@@ -15,9 +19,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indexes import analysis
-from indexes.catalog import Catalog, Row, stamp, stamp_sum
+from indexes.agreement import differing, store_stamp
+from indexes.catalog import Catalog, Row, Totals
 from indexes.lexical import COLUMNS, LexicalIndex, snapshot
 from indexes.rows import schema
 from indexes.storage import Pointer, Storage
@@ -29,6 +35,8 @@ from parsers.errors import GateRefused, StoreError
 # differ from a clean index.
 DELETED_SHARE: Final = 0.2
 FLUSH: Final = 8_192  # changed rows that wait for one write: each makes a version and a piece of the table
+FULL_EVERY: Final = 20  # revisions after which all rows are compared, whatever changed
+TOUCHED_SHARE: Final = 0.25  # of the documents above which comparing all rows is no more work
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,9 @@ class Draft:
         self._changed: list[pa.Table] = []
         self._waiting = 0
         self._rewrite = False
+        self._touched: set[str] = set()
+        self._made_by: set[str] = set()
+        self._more_vectors = 0
         continues = self._base is not None and self._base.embedder_fingerprint == model.fingerprint
         self.continues: Final = continues and not anew
         self.revision: Final = published.revision + 1 if published is not None else 1
@@ -98,6 +109,8 @@ class Draft:
         else:
             self.generation = self._new_generation()
         self._db = storage.tables(self.generation, create=True)
+        known = self.continues and self._base is not None and bool(self._base.stamp)
+        self._everything = not known or self.revision % FULL_EVERY == 0
 
     def _new_generation(self) -> str:
         """The name of a new generation, in an index without what killed builds left of others."""
@@ -140,6 +153,7 @@ class Draft:
                 return index
             index.close()
             self._storage.drop_lexical(self.generation, self.revision)
+        self._everything = True
         return self._rewritten(self.table.checkout(self._base.chunks_version))
 
     @property
@@ -154,8 +168,12 @@ class Draft:
         return index
 
     def rewrite_lexical(self) -> None:
-        """Have the BM25 index written anew from the rows of the table, at the end; to be said before anything else."""
-        self._rewrite = True
+        """Have the BM25 index written anew from the rows of the table, at the end. Call before any other write."""
+        self._rewrite = self._everything = True
+
+    def compare_everything(self) -> None:
+        """Have all rows of the stores compared, not those of the touched documents alone."""
+        self._everything = True
 
     def replace(self, document_ids: Iterable[str], rows: pa.Table) -> Written:
         """Make ``rows`` the rows of these documents: both stores change by the difference alone.
@@ -166,33 +184,50 @@ class Draft:
             document_ids: whose rows these are; a document without rows here loses those it has.
             rows: as :mod:`indexes.rows` says.
         """
-        before = dict(self.table.stamps_of(document_ids)) if self.continues else {}
+        names = list(document_ids)
+        before, vectors = self._before(names)
         after = dict(zip(rows["chunk_id"].to_pylist(), rows["row_digest"].to_pylist(), strict=True))
         gone = sorted(before.keys() - after.keys())
         moved = [before.get(chunk_id) != digest for chunk_id, digest in after.items()]
         changed = rows.filter(pa.array(moved, pa.bool_()))
         rewritten = [chunk_id for chunk_id in changed["chunk_id"].to_pylist() if chunk_id in before]
+        self._more_vectors += pc.sum(pc.not_equal(rows["provenance"], "")).as_py() or 0
+        self._more_vectors -= vectors
         self._rewritten_ids += rewritten
         self._write(gone, changed)
         return Written(len(changed) - len(rewritten), len(gone), len(rewritten))
 
     def remove(self, rows: Iterable[Row]) -> Written:
         """Take documents out of the index."""
-        gone = list(rows)
-        chunk_ids = [chunk_id for row in gone for chunk_id in row.chunk_ids]
-        self._write(chunk_ids, schema(self._model.dimension).empty_table())
-        self.catalog.remove(row.document_id for row in gone)
-        return Written(0, len(chunk_ids), 0)
+        out = list(rows)
+        before, vectors = self._before([row.document_id for row in out])
+        self._more_vectors -= vectors
+        self._write(sorted(before), schema(self._model.dimension).empty_table())
+        self.catalog.remove(row.document_id for row in out)
+        return Written(0, sum(len(row.chunk_ids) for row in out), 0)
+
+    def _before(self, document_ids: list[str]) -> tuple[dict[str, str], int]:
+        """Row digests by chunk id of these documents as they stand, and how many of the rows have a vector."""
+        self._touched.update(document_ids)
+        found: dict[str, str] = {}
+        vectors = 0
+        if self.continues:
+            for part in self.table.columns_of(document_ids, ["chunk_id", "row_digest", "provenance"]):
+                found.update(zip(part["chunk_id"].to_pylist(), part["row_digest"].to_pylist(), strict=True))
+                vectors += pc.sum(pc.not_equal(part["provenance"], "")).as_py() or 0
+        return found, vectors
 
     def append(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Write rows of a new generation as they are, a batch at a time."""
         for batch in batches:
-            self._write([], pa.Table.from_batches([batch]).cast(schema(self._model.dimension)))
+            self.table.append([batch])
+            self.lexical.apply([], [batch])
 
     def _write(self, gone: list[str], changed: pa.Table) -> None:
         self._gone += gone
         if len(changed):
             self._changed.append(changed)
+            self._made_by.update(changed["provenance"].unique().to_pylist())
         self._waiting += len(gone) + len(changed)
         if self._waiting >= FLUSH:
             self._flush()
@@ -201,7 +236,7 @@ class Draft:
         if self._waiting:
             nothing = schema(self._model.dimension).empty_table()
             changed = pa.concat_tables([nothing, *self._changed])
-            self.table.apply(self._gone, changed)
+            self.table.apply(self._gone, changed, [*self._gone, *self._rewritten_ids])
             if not self._rewrite:
                 self.lexical.apply([*self._gone, *self._rewritten_ids], changed)
             self._gone, self._rewritten_ids, self._changed, self._waiting = [], [], [], 0
@@ -223,8 +258,27 @@ class Draft:
         if "lexical" in self.__dict__:
             self.lexical.close()
 
+    @property
+    def vectors(self) -> int:
+        """How many rows have a vector."""
+        if self._base is None or self._everything:
+            return self.table.count_vectors()
+        return self._base.counts["vectors"] + self._more_vectors
+
+    @cached_property
+    def _totals(self) -> Totals:
+        """The catalog in figures. Ask for it once everything is written."""
+        if self._base is None or self._everything:
+            return self.catalog.totals()
+        counts = self._base.counts
+        before = Totals(counts["documents"], counts["chunks"], counts["tokens"], self._base.stamp)
+        return before + self.catalog.change
+
     def check_stores(self) -> str:
-        """Both stores against the catalog: the same chunk ids with the same row digests.
+        """Compare both stores with the catalog: the same chunk ids with the same row digests.
+
+        By turns, and where much was touched, all rows are compared; otherwise the counts of all three and the rows of
+        the touched documents.
 
         Returns:
             The figure for the record.
@@ -232,15 +286,26 @@ class Draft:
         Raises:
             GateRefused: when they differ.
         """
-        expected = self.catalog.totals()
-        vectors, lexical = store_stamp(self.table), store_stamp(self.lexical)
-        if not expected.stamp == vectors == lexical:
+        if len(self._touched) > TOUCHED_SHARE * len(self.catalog):
+            self._everything = True
+        expected, compared = self._totals, ""
+        counts = [expected.chunks, self.table.count(), self.lexical.count]
+        if self._everything:
+            stamps = [expected.stamp, store_stamp(self.table), store_stamp(self.lexical)]
+            whole = len(set(stamps)) == len(set(counts)) == 1
+            said = [f"{count} chunks ({one[:8]})" for count, one in zip(counts, stamps, strict=True)]
+        else:
+            pieces = differing(self._touched, self.catalog, self.table, self.lexical)
+            whole = not pieces and len(set(counts)) == 1
+            said = [f"{count} chunks" for count in counts]
+            compared = f", those of {len(self._touched)} touched documents one by one"
+        if not whole:
             raise GateRefused(
-                f"the stores disagree: the catalog holds {expected.chunks} chunks ({expected.stamp[:8]}), the vector "
-                f"table {self.table.count()} ({vectors[:8]}), the BM25 index {self.lexical.count} ({lexical[:8]})",
+                f"the stores disagree: the catalog holds {said[0]}, the vector table {said[1]}, the BM25 index "
+                f"{said[2]}{compared}",
                 "Nothing was published. See `gristmill verify`; `gristmill repair` sets the published index right.",
             )
-        return f"{expected.chunks} chunks in all three"
+        return f"{expected.chunks} chunks in all three{compared}"
 
     def check_fingerprint(self, runtimes: Iterable[str]) -> str:
         """No vector of a runtime that this generation does not know.
@@ -256,9 +321,11 @@ class Draft:
         return f"{self._model.embedder} {self._model.fingerprint[:8]}"
 
     def _provenances(self) -> set[str]:
-        found: set[str] = set()
-        for batch in self.table.rows(["provenance"], SCAN_ROWS):
-            found.update(batch["provenance"].unique().to_pylist())
+        """Runtimes that made the vectors of all rows, or, between two turns, of those that this draft wrote."""
+        found = set(self._made_by)
+        if self._everything:
+            for batch in self.table.rows(["provenance"], SCAN_ROWS):
+                found.update(batch["provenance"].unique().to_pylist())
         return found - {""}
 
     def publish(
@@ -275,7 +342,7 @@ class Draft:
 
         The arguments are as :class:`indexes.storage.Pointer` says.
         """
-        totals = self.catalog.totals()
+        totals = self._totals
         pointer = Pointer(
             generation=self.generation,
             revision=self.revision,
@@ -290,9 +357,10 @@ class Draft:
             counts={
                 "documents": totals.documents,
                 "chunks": self.table.count(),
-                "vectors": self.table.count_vectors(),
+                "vectors": self.vectors,
                 "tokens": totals.tokens,
             },
+            stamp=totals.stamp,
             runtimes=runtimes,
             made_by=made_by,
             held=held,
@@ -341,10 +409,3 @@ def check_analysis(storage: Storage, pointer: Pointer) -> None:
             f"{analysis.fingerprint()}",
             "Build again: the BM25 index is written anew and no model is called.",
         )
-
-
-def store_stamp(store: ChunkTable | LexicalIndex) -> str:
-    """The stamp of all rows of a store, see :func:`indexes.catalog.stamp`."""
-    return stamp_sum(
-        [stamp(batch["chunk_id"].to_pylist(), batch["row_digest"].to_pylist()) for batch in store.stamps()]
-    )

@@ -2,8 +2,10 @@
 
 Both are held by ``with``, and give what ``Hold`` promises while they are.
 
-Kept here: of several that ask, one holds the index, without trust in two machines' clocks; and a builder that lost its
-lease can know it before it writes.
+Invariants:
+- Of several that ask, one holds the index, without trust in two machines' clocks.
+- A killed builder blocks the index no longer than two lengths of its lease, whatever its clock showed.
+- A builder that lost its lease can know it before it writes.
 """
 
 from __future__ import annotations
@@ -135,8 +137,10 @@ class _State(msgspec.Struct, frozen=True):
 class Lease:
     """A lease on an object, renewed by a thread while it is held.
 
-    A lease that seems to have run out is taken only after it was watched, unchanged, for its whole length: the holder
-    counts that length from before its last renewal, so it has stopped by then, whatever either clock shows.
+    A lease of another is taken only after it was watched, unchanged, for its whole length: the holder counts that
+    length from before its last renewal, so it has stopped by then, whatever either clock shows. What the object says of
+    the time spares the watching where it is plausible: a lease runs out within its length from now. One that seems to
+    run out later, by a clock that is ahead, is watched like one that seems to have run out.
 
     Args:
         objects: where the object is; its writes must keep their conditions. A write or a read should fail well within
@@ -266,7 +270,7 @@ class Lease:
         Raises:
             IndexBusy: when it has not.
         """
-        if self._now() < state.expires:
+        if self._now() < state.expires <= self._now() + state.seconds:
             raise self._busy(state)
         begun = self._clock()
         while (left := begun + state.seconds - self._clock()) > 0:

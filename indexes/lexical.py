@@ -196,6 +196,11 @@ class LexicalIndex:
                     columns = [pc.utf8_slice_codeunits(pairs, 0, ID), pc.utf8_slice_codeunits(pairs, ID + 1)]
                     yield pa.record_batch(columns, names=["chunk_id", "row_digest"])
 
+    def count_of(self, field: str, value: str) -> int:
+        """How many rows have this value in a field that is taken as it is: ``chunk_id``, ``document_id``, ``stamp``."""
+        term = tantivy.Query.term_query(self._schema, field, value, "basic")
+        return int(self._searcher.search(term, limit=1, count=True).count)  # type: ignore[attr-defined]
+
     def search(
         self, query: str, k: int, filters: Sequence[Filter] = (), weights: Weights = PLAIN
     ) -> list[tuple[str, float]]:

@@ -35,6 +35,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True):
         analysis: fingerprint of the rules that made BM25's terms.
         sources: names of the document stores, with the address each was last read from.
         counts: ``documents``, ``chunks``, ``vectors``, ``tokens``.
+        stamp: of all rows, see :func:`indexes.catalog.stamp`; empty where none was recorded.
         runtimes: provenance of the vectors, by its id.
         made_by: ``build``, ``reindex``, ``rollback``, ``repair`` or ``purge``.
         held: why nothing may be published until it is released; empty where nothing is held.
@@ -58,6 +59,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True):
     analysis: str = ""
     sources: dict[str, str] = {}
     counts: dict[str, int] = {}
+    stamp: str = ""
     runtimes: dict[str, dict[str, Any]] = {}
     made_by: str = "build"
     held: str = ""

@@ -1,23 +1,30 @@
 """What is kept of an index, and clearing away the rest: old revisions, old versions, what nothing asks the memory for.
 
-Kept here: what a kept revision names is never removed; every cleanup names its cut-off, the oldest kept revision, and
-takes nothing younger than a grace time, for readers that still hold it and for builds that will go on from it.
+Invariants:
+- What a kept revision names is never removed, whatever any clock says: the versions that stay are named by number.
+- A clock only ever makes something stay longer: what nothing names goes once it is older than a grace time, for readers
+  that still hold it and for builds that will go on from it; a time later than now is no age at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from enrich import tables
 from enrich.memo import RUNTIMES, VECTORS, Memo, VectorMemo, marks, vector_key, version_key
 from indexes.catalog import Catalog
 from indexes.generation import published_catalog
 from indexes.storage import Pointer, Storage
 from indexes.vectors import SCAN_ROWS, ChunkTable
+from parsers.errors import StoreError
+
+CLOCKS_DIFFER: Final = timedelta(minutes=5)  # between this machine and a store, without either being wrong
 
 
 def retire(storage: Storage, *, keep: int, grace: timedelta) -> list[Pointer]:
@@ -28,14 +35,27 @@ def retire(storage: Storage, *, keep: int, grace: timedelta) -> list[Pointer]:
         grace: a revision stays for so long after the next one was made.
     """
     revisions = storage.revisions()
-    since = datetime.now(UTC) - grace
-    gone = [
-        one
-        for position, one in enumerate(revisions[:-keep])
-        if datetime.fromisoformat(revisions[position + 1].created) < since
-    ]
+    now = datetime.now(UTC)
+    times = [datetime.fromisoformat(one.created) for one in revisions]
+    gone = []
+    for position, one in enumerate(revisions[:-keep]):
+        superseded = _superseded(times, position, now)
+        if superseded is not None and superseded < now - grace:
+            gone.append(one)
     give_up(storage, gone)
     return gone
+
+
+def _superseded(times: Sequence[datetime], position: int, now: datetime) -> datetime | None:
+    """When readers left a revision at the latest; None where no clock tells.
+
+    The next one's time may lie before that of an earlier one, by a clock that was set back, so the latest of both
+    counts. It may be still to come, by a clock that was ahead: then the first later revision that has a time in the
+    past says by when.
+    """
+    next_ones = [time for time in times[position + 1 :] if time <= now]
+    earlier = [time for time in times[: position + 1] if time <= now]
+    return max([*earlier, next_ones[0]]) if next_ones else None
 
 
 def give_up(storage: Storage, gone: Sequence[Pointer]) -> None:
@@ -47,17 +67,27 @@ def give_up(storage: Storage, gone: Sequence[Pointer]) -> None:
         storage.discard_generation(generation)
 
 
-def prune(storage: Storage, *, grace: timedelta) -> None:
-    """Drop the versions of both tables that no kept revision needs, and what killed builds left in their folders."""
-    oldest: dict[str, Pointer] = {}
+def prune(storage: Storage) -> None:
+    """Drop the versions of both tables that no kept revision names, and what killed builds left in their folders.
+
+    Raises:
+        StoreError: when a version that a kept revision names is not there, or the record of a revision is damaged;
+            nothing was removed from that table.
+    """
+    unreadable = storage.unreadable()
+    if unreadable:
+        raise StoreError(
+            f"index {storage.address}: what the revisions {', '.join(map(str, sorted(unreadable)))} need is not known: "
+            "their records are damaged",
+            "Nothing was removed. `gristmill repair` mends or gives them up.",
+        )
+    kept: dict[str, list[Pointer]] = {}
     for pointer in storage.revisions():
-        oldest.setdefault(pointer.generation, pointer)
-    youngest = datetime.now(UTC) - grace
-    for generation, pointer in oldest.items():
-        db = storage.tables(generation)
-        table, catalog = ChunkTable.open(db), Catalog(db)
-        table.prune(min(table.version_time(pointer.chunks_version), youngest))
-        catalog.prune(min(catalog.version_time(pointer.documents_version), youngest))
+        kept.setdefault(pointer.generation, []).append(pointer)
+    for generation, pointers in kept.items():
+        db, folder = storage.tables(generation), f"generations/{generation}"
+        ChunkTable.open(db).prune({one.chunks_version for one in pointers}, storage.objects, folder)
+        Catalog(db).prune({one.documents_version for one in pointers}, storage.objects, folder)
 
 
 def leftovers(storage: Storage) -> dict[str, list[int]]:
@@ -116,23 +146,27 @@ def sweep_memory(storage: Storage, *, grace: timedelta, rewrite: bool = False) -
     now = datetime.now(UTC)
     before = (now - grace).timestamp() + 1  # entries are dated by whole seconds
     db = storage.memory()
+    tables.finish_copies(db)
     found: dict[str, int] = {}
-    for name in sorted(set(db.list_tables(limit=1_000).tables) - {RUNTIMES}):
+    for name in sorted(tables.names(db) - {RUNTIMES}):
         dimension = name.removeprefix(VECTORS)
         memo = VectorMemo(db, int(dimension)) if dimension != name else Memo(db, name)
         found[name] = memo.sweep(keep, before)
         if rewrite:
             memo.rewrite()
         else:
-            memo.prune(now - max(grace, timedelta(seconds=1)))
-    found["probes"] = _sweep_probes(storage, revisions, now - grace)
+            memo.prune(max(grace, timedelta(seconds=1)))
+    found["probes"] = _sweep_probes(storage, revisions, now, grace)
     return found
 
 
-def _sweep_probes(storage: Storage, revisions: Iterable[Pointer], before: datetime) -> int:
+def _sweep_probes(storage: Storage, revisions: Iterable[Pointer], now: datetime, grace: timedelta) -> int:
     """Drop what runtimes prove themselves by for models of which no kept revision is."""
     kept = {f"probes/{pointer.embedder_fingerprint}" for pointer in revisions}
-    stats = storage.objects.stats("probes/")
-    left = [stat.key for stat in stats if stat.key not in kept and stat.modified < before]
+    others = [stat for stat in storage.objects.stats("probes/") if stat.key not in kept]
+    for stat in others:
+        if stat.modified > now + CLOCKS_DIFFER and (found := storage.objects.get(stat.key)) is not None:
+            storage.objects.put(stat.key, found[0])  # written by a clock that was ahead: it ages from today on
+    left = [stat.key for stat in others if stat.modified < now - grace]
     storage.objects.delete(left)
     return len(left)

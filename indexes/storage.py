@@ -12,6 +12,7 @@
       memory/vectors.doubted                 is there while vectors are remembered that no gate has seen
       probes/F                               texts and vectors by which a runtime proves itself for fingerprint F
       evaluations/                           records of what was measured
+      purge.json                             what is to be erased, while that is not finished
       scratch/                               passing files of a running build; on S3 in a local cache folder
 
 Kept here: the pointer is replaced in one step, after everything it names is in place; a reader sees the old revision or
@@ -33,6 +34,7 @@ from typing import Any, Final
 import lancedb
 import msgspec
 
+from enrich.files import TEMPORARY
 from indexes import digests
 from indexes.digests import FileDigest
 from indexes.lease import FolderLock, Lease
@@ -56,12 +58,14 @@ OWN: Final = (
     "evaluations",
     "scratch",
     "build.lock",
+    "purge.json",
 )
 # A builder that is killed on S3 holds the index for so long, and whoever comes next watches its lease as long again.
 LEASE_SECONDS: Final = 60.0
 # Bytes that LanceDB may hold of its indexes and of its tables' descriptions; its own limits are some gigabytes.
 INDEX_CACHE: Final = 256 * 2**20
 METADATA_CACHE: Final = 64 * 2**20
+DEFAULT_CACHE: Final = Path(tempfile.gettempdir()) / "gristmill-indexes"
 BARRING: Final = 3  # tries to bar a builder that may write the pointer at the same moment
 
 
@@ -90,7 +94,7 @@ class Storage:
                     f"index {address}: stores of this kind are not supported", "Name a folder or an s3:// address."
                 )
             own = hashlib.sha256(address.rstrip("/").encode()).hexdigest()[:16]
-            self._local = (cache or Path(tempfile.gettempdir()) / "gristmill-indexes") / own
+            self._local = (cache or DEFAULT_CACHE) / own
             objects = S3Objects(address)
             self.objects, self._lance_options = objects, objects.storage_options()
         else:
@@ -406,6 +410,16 @@ class Storage:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder
+
+    def drop_copies(self) -> None:
+        """Remove this machine's copies of an index on S3, and on disk the temporary files of killed writers."""
+        if self.remote:
+            for folder in {self._local, DEFAULT_CACHE / self._local.name}:
+                shutil.rmtree(folder, ignore_errors=True)
+            return
+        for path in self._local.rglob(".*.tmp"):
+            if TEMPORARY.fullmatch(path.name):
+                path.unlink(missing_ok=True)
 
     def left_in_scratch(self) -> int:
         """Bytes that builds left in the scratch folder."""

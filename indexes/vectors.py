@@ -1,8 +1,9 @@
 """The table of chunk rows in LanceDB: what is stored of a chunk, and search by vector.
 
-Kept here: no chunk id stands twice; a diff is applied with every count checked, by a scan that trusts no index; rows
-without a vector never answer a search by vector; no version is pruned unless the caller names the time before which
-versions may go; and a view of a version never changes.
+Invariants:
+- No chunk id stands twice, and a diff is applied with every count checked.
+- Rows without a vector never answer a search by vector.
+- A view of a version never changes, and a pruning is told by number which versions stay.
 
 Every write makes a version of its own, so a diff is whole only once :meth:`ChunkTable.apply` has returned: whoever
 publishes names the version that it returned, and whoever finds a later one at the head puts the table back.
@@ -10,9 +11,8 @@ publishes names the version that it returned, and whoever finds a later one at t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import lancedb
@@ -20,20 +20,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from lancedb.expr import Expr, col
 from lancedb.index import BTree, IvfFlat, LabelList
 
 from enrich import tables
+from enrich.tables import Files, Table
 from indexes import rows
 from parsers.errors import StoreError
 
 TABLE: Final = "chunks"
-IDS_AT_ONCE: Final = 5_000  # ids in one condition: 0.1 s to delete or fetch that many of 110,000
-SCAN_ROWS: Final = 65_536  # rows in a batch of a scan over short columns
+SCAN_ROWS: Final = tables.SCAN_ROWS
 # Up to here a search reads every vector: 15 to 20 ms, as long as a search through the index takes. 110,000 rows took
 # 200 ms and more, nearly all of it reading vectors, and rows without one count too: they are stored as zeros.
 EXACT_ROWS: Final = 10_000
-STALE_SHARE: Final = 0.05  # of the rows not in an index before it is made again; they are searched one by one till then
 PARTITION: Final = 4_096  # vectors in a partition of the index
 PROBES: Final = 32  # partitions searched: all of them, so exactly, up to 131,072 vectors
 SAMPLES: Final = 64  # vectors a partition to find its centre from; the default, 256, took 5 to 10 times as long
@@ -56,41 +54,37 @@ class ChunkTable:
     counts then disagree and the diff is refused.
     """
 
-    def __init__(self, db: lancedb.DBConnection, table: Any, *, writable: bool = True) -> None:
+    def __init__(self, db: lancedb.DBConnection, table: Table) -> None:
         self._db = db
         self._table = table
-        self._writable = writable
 
     @classmethod
     def create(cls, db: lancedb.DBConnection, dimension: int) -> ChunkTable:
-        """An empty table for vectors of that many numbers.
+        """Make an empty table for vectors of that many numbers.
 
         Raises:
             StoreError: when there is one already, or it cannot be written.
         """
         with _store("create the table"):
-            return cls(db, db.create_table(TABLE, schema=rows.schema(dimension)))
+            return cls(db, Table.create(db, TABLE, rows.schema(dimension)))
 
     @classmethod
     def open(cls, db: lancedb.DBConnection, version: int | None = None) -> ChunkTable:
-        """The table at its head, for reading and writing; with a version, a view of that one for reading alone.
+        """Open the table at its head, for reading and writing; with a version, a view of that one for reading alone.
 
         Raises:
             StoreError: when there is no table, no such version, or it has other columns than this program writes.
         """
         with _store("open the table"):
-            table = db.open_table(TABLE)
-            if version is not None:
-                table.checkout(version)
-            opened = cls(db, table, writable=version is None)
-            if not table.schema.equals(rows.schema(opened.dimension)):
+            opened = cls(db, Table(db, TABLE, version))
+            if not opened._table.schema.equals(rows.schema(opened.dimension)):
                 raise StoreError(f"table {TABLE} has other columns than this version writes", "Build a new index.")
             return opened
 
     @property
     def version(self) -> int:
         """The version that is read, or at the head the last one written."""
-        return int(self._table.version)
+        return self._table.version
 
     @property
     def dimension(self) -> int:
@@ -115,38 +109,27 @@ class ChunkTable:
             ValueError: when this is a view.
             StoreError: when there is no such version.
         """
-        if not self._writable:
+        if not self._table.writable:
             raise ValueError(f"a view of version {self.version} cannot be put back to version {version}")
         with _store(f"put the table back to version {version}"):
-            self._table.checkout_latest()
-            if self.version != version:
-                self._table.restore(version)
-        return self.version
-
-    def version_time(self, version: int) -> datetime:
-        """When a version was written.
-
-        Raises:
-            StoreError: when there is no such version.
-        """
-        with _store("list the table's versions"):
-            return tables.version_time(self._table, version)
+            return self._table.restore(version)
 
     def count(self) -> int:
         """How many rows there are."""
-        return int(self._table.count_rows())
+        return self._table.count()
 
     def count_vectors(self) -> int:
         """How many rows have a vector."""
         # Looking for null vectors reads every one of them: 400 ms for 110,000 rows, against 10 by provenance.
-        return int(self._table.count_rows("provenance != ''"))
+        return self._table.count("provenance != ''")
 
-    def apply(self, delete_ids: Iterable[str], written: pa.Table) -> Applied:
+    def apply(self, delete_ids: Iterable[str], written: pa.Table, present: Iterable[str] | None = None) -> Applied:
         """Apply one diff: remove rows, and write rows, in place of those that stand there under the same ids.
 
         Args:
             delete_ids: chunk ids to remove; ids that are not there are passed over.
             written: rows as :func:`indexes.rows.to_table` makes them.
+            present: which of all these ids are there, where the caller has read that; otherwise the whole column is.
 
         Raises:
             ValueError: when the rows break a rule of :func:`indexes.rows.check`, or an id is both removed and written.
@@ -159,9 +142,9 @@ class ChunkTable:
             raise ValueError(f"{len(set(gone).intersection(kept))} chunk ids are both to be removed and to be written")
         with _store("apply a diff to the table"):
             before = self.count()
-            present = self._present([*gone, *kept]) if before else set()
-            deleted = self._delete_checked([name for name in gone if name in present])
-            updated = self._delete_checked([name for name in kept if name in present])
+            there = self._present([*gone, *kept]) if present is None and before else set(present or ())
+            deleted = self._delete_checked([name for name in gone if name in there])
+            updated = self._delete_checked([name for name in kept if name in there])
             if kept:
                 self._table.add(written)
             expected, found = before - deleted - updated + len(kept), self.count()
@@ -169,12 +152,17 @@ class ChunkTable:
             raise StoreError(f"table {TABLE} has {found} rows after a diff, expected {expected}", "Build again.")
         return Applied(deleted, updated, len(kept) - updated, self.version)
 
+    def append(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write rows whose ids are not there, as they are, a batch at a time."""
+        with _store("write the table"):
+            self._table.add(pa.RecordBatchReader.from_batches(self._table.schema, iter(batches)))
+
     def delete_documents(self, document_ids: Iterable[str]) -> int:
         """Remove all rows of these documents and return how many there were."""
-        ids = sorted(set(document_ids))
+        ids = list(document_ids)
         rows.check_ids(ids)
         with _store("remove documents from the table"):
-            return sum(self._delete(condition) for condition in _conditions("document_id", ids))
+            return self._table.delete("document_id", ids)
 
     def stamps(self) -> Iterator[pa.RecordBatch]:
         """Batches of (chunk_id, row_digest) of all rows, in no order."""
@@ -182,37 +170,34 @@ class ChunkTable:
 
     def stamps_of(self, document_ids: Iterable[str]) -> dict[str, str]:
         """Row digests by chunk id, of the rows of these documents."""
-        ids = sorted(set(document_ids))
-        rows.check_ids(ids)
         found: dict[str, str] = {}
-        with _store("read the table"):
-            for condition in _conditions("document_id", ids):
-                part = self._table.search().where(condition).select(["chunk_id", "row_digest"]).to_arrow()
-                found.update(zip(part["chunk_id"].to_pylist(), part["row_digest"].to_pylist(), strict=True))
+        for part in self.columns_of(document_ids, ["chunk_id", "row_digest"]):
+            found.update(zip(part["chunk_id"].to_pylist(), part["row_digest"].to_pylist(), strict=True))
         return found
+
+    def columns_of(self, document_ids: Iterable[str], columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of the rows of these documents, some documents at a time."""
+        ids = list(document_ids)
+        rows.check_ids(ids)
+        with _store("read the table"):
+            yield from self._table.select("document_id", ids, columns)
 
     def of_documents(self, document_ids: Iterable[str]) -> pa.Table:
         """The rows of these documents with all columns, vectors too."""
-        ids = sorted(set(document_ids))
-        rows.check_ids(ids)
         shape = rows.schema(self.dimension)
-        with _store("read the table"):
-            found = [
-                self._table.search().where(condition).select(shape.names).limit(None).to_arrow()
-                for condition in _conditions("document_id", ids)
-            ]
-        return pa.concat_tables([shape.empty_table(), *(part.cast(shape) for part in found)])
+        parts = (part.cast(shape) for part in self.columns_of(document_ids, shape.names))
+        return pa.concat_tables([shape.empty_table(), *parts])
 
     def take(self, offsets: Sequence[int], columns: Sequence[str]) -> list[dict[str, Any]]:
         """These columns of the rows at these places, from 0 to :meth:`count`, in the table's own order."""
         with _store("read the table"):
-            found: list[dict[str, Any]] = self._table.take_offsets(list(offsets)).select(list(columns)).to_list()
+            found: list[dict[str, Any]] = self._table.raw.take_offsets(list(offsets)).select(list(columns)).to_list()
         return found
 
     def rows(self, columns: Sequence[str], batch_size: int = 1_024) -> Iterator[pa.RecordBatch]:
         """These columns of all rows, a batch at a time; a batch has at most ``batch_size`` rows."""
         with _store("read the table"):
-            yield from self._table.search().select(list(columns)).to_batches(batch_size)
+            yield from self._table.scan(columns, batch_size=batch_size)
 
     def fetch(self, chunk_ids: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
         """These columns of these rows, in the order asked.
@@ -224,9 +209,8 @@ class ChunkTable:
         wanted = list(dict.fromkeys(["chunk_id", *columns]))
         found: dict[str, dict[str, Any]] = {}
         with _store("read the table"):
-            for condition in _conditions("chunk_id", list(dict.fromkeys(chunk_ids))):
-                for row in self._table.search().where(condition).select(wanted).to_arrow().to_pylist():
-                    found[row["chunk_id"]] = row
+            for part in self._table.select("chunk_id", chunk_ids, wanted):
+                found.update((row["chunk_id"], row) for row in part.to_pylist())
         for name in chunk_ids:
             if name not in found:
                 raise StoreError(
@@ -253,7 +237,7 @@ class ChunkTable:
             raise ValueError(f"expected {self.dimension} finite numbers, not all zero, got shape {vector.shape}")
 
         def ask(depth: int) -> list[tuple[float, str]]:
-            query = self._table.search(vector, vector_column_name="vector").distance_type("cosine")
+            query = self._table.raw.search(vector, vector_column_name="vector").distance_type("cosine")
             query = query.minimum_nprobes(PROBES).maximum_nprobes(0)  # more of them where a filter leaves too few
             query = query.bypass_vector_index() if exact else query
             query = query.where(where) if where else query
@@ -270,61 +254,36 @@ class ChunkTable:
         For the builder, at the end of its writes: until then new rows are found one by one, and correctly. Below
         ``EXACT_ROWS`` no index is made; it and small changes to an indexed table write nothing.
         """
-        total = self.count()
-        if total >= EXACT_ROWS:
+        if self.count() >= EXACT_ROWS:
             with _store("index the table"):
                 for column in ("chunk_id", "document_id", "key"):
-                    if self._stale(column, total):
-                        self._table.create_index(column, config=BTree(), replace=True)
-                if self._stale("labels", total):
-                    self._table.create_index("labels", config=LabelList(), replace=True)
+                    self._table.refresh_index(column, BTree())
+                self._table.refresh_index("labels", LabelList())
                 vectors = self.count_vectors()
-                if vectors >= MINIMUM_VECTORS and self._stale("vector", total):
-                    self._table.create_index("vector", config=_vector_index(vectors), replace=True)
+                if vectors >= MINIMUM_VECTORS:
+                    self._table.refresh_index("vector", _vector_index(vectors))
         return self.version
 
     def compact(self) -> int:
-        """Merge pieces where there are many, as each diff adds one; return the version at the head.
+        """Merge young pieces where there are many, as each diff adds one; return the version at the head.
 
-        Merging copies the rows it merges, all of them where there are fewer than a million. Searches give the same
-        afterwards.
+        Searches give the same afterwards.
         """
         with _store("compact the table"):
-            tables.compact(self._table)
+            self._table.compact()
         return self.version
 
-    def prune(self, before: datetime) -> None:
-        """Drop versions written before a time, except the head, and what killed writers left; nobody may write.
-
-        Raises:
-            StoreError: when that time is still to come.
-        """
+    def prune(self, kept: Collection[int], files: Files, folder: str) -> int:
+        """Drop all versions but these, see :meth:`enrich.tables.Table.prune`."""
         with _store("prune the table"):
-            tables.prune(self._table, before)
-
-    def rewrite(self) -> int:
-        """Write every row anew, so that no file of the new version holds what was deleted; return that version."""
-        with _store("rewrite the table"):
-            self._table = tables.rewrite(self._db, TABLE, self._table)
-        return self.refresh_indexes()
-
-    def drop_others(self) -> None:
-        """Drop all versions but the head. Nobody may read or write meanwhile."""
-        with _store("prune the table"):
-            tables.drop_others(self._table)
+            return self._table.prune(kept, files, folder)
 
     def uncovered(self) -> int:
         """How many rows the vector index does not cover; they are searched one by one. 0 where there is no index."""
         with _store("look at the table's indexes"):
-            found = [index.name for index in self._table.list_indices() if index.columns == ["vector"]]
-            return sum(int(self._table.index_stats(name).num_unindexed_rows) for name in found)
-
-    def _stale(self, column: str, total: int) -> bool:
-        """Whether a column has no index, or one that does not know too many rows."""
-        for index in self._table.list_indices():
-            if index.columns == [column]:
-                return bool(self._table.index_stats(index.name).num_unindexed_rows > STALE_SHARE * total)
-        return True
+            table = self._table.raw
+            found = [index.name for index in table.list_indices() if index.columns == ["vector"]]
+            return sum(int(table.index_stats(name).num_unindexed_rows) for name in found)
 
     def _present(self, ids: Sequence[str]) -> set[str]:
         """Which of these chunk ids are there.
@@ -341,19 +300,10 @@ class ChunkTable:
 
     def _delete_checked(self, ids: Sequence[str]) -> int:
         """Remove rows that are there, each once."""
-        deleted = sum(self._delete(condition) for condition in _conditions("chunk_id", ids))
+        deleted = self._table.delete("chunk_id", ids)
         if deleted != len(ids):
             raise StoreError(f"table {TABLE} removed {deleted} rows, expected {len(ids)}", "Build again.")
         return deleted
-
-    def _delete(self, condition: Expr) -> int:
-        return int(self._table.delete(condition).num_deleted_rows)
-
-
-def _conditions(column: str, ids: Sequence[str]) -> Iterator[Expr]:
-    """Conditions that together hold for the rows with these ids."""
-    for first in range(0, len(ids), IDS_AT_ONCE):
-        yield col(column).isin(ids[first : first + IDS_AT_ONCE])
 
 
 def _vector_index(vectors: int) -> IvfFlat:

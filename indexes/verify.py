@@ -21,9 +21,10 @@ from enrich.memo import Memo, VectorMemo, text_digest, vector_key
 from enrich.parity import read_probes
 from indexes import damage
 from indexes import rows as index_rows
+from indexes.agreement import store_stamp
 from indexes.catalog import Catalog, stamp
 from indexes.digests import TABLES, Damage
-from indexes.generation import check_analysis, store_stamp
+from indexes.generation import check_analysis
 from indexes.lexical import LexicalIndex
 from indexes.retention import leftovers
 from indexes.storage import Pointer, Storage

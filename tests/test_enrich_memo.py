@@ -32,7 +32,7 @@ def test_what_is_put_is_found_and_never_changed(tmp_path: Path) -> None:
 
 
 def test_more_keys_than_one_question_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memo, "ASK", 7)
+    monkeypatch.setattr(tables, "AT_ONCE", 7)
     notes = Memo(lancedb.connect(str(tmp_path)), "notes")
     entries = {memory_key(str(number)): str(number).encode() for number in range(50)}
     notes.put(entries)

@@ -6,7 +6,6 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +163,6 @@ def test_a_model_swap_cuts_again_where_it_must_and_can_be_gone_back_from(workspa
 def test_a_sweep_gives_up_old_revisions_and_forgets_what_only_they_were_made_of(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enrich.tables.PRUNE_MARGIN", timedelta(seconds=1))
     fill(workspace)
     workspace.write("gone.md", "# Gone\n\nThis one goes early.\n")
     workspace.write("late.md", "# Late\n\nThis one goes late.\n")
@@ -174,7 +172,6 @@ def test_a_sweep_gives_up_old_revisions_and_forgets_what_only_they_were_made_of(
     named = {row.key: row.document for row in catalog_rows(workspace)}
     for key in ("gone.md", "late.md"):
         (workspace.docs / key).unlink()
-        time.sleep(1.1)  # so that the margin of the pruning spares nothing
         workspace.build()
     assert memory.known(named.values()) == set(named.values())
 
@@ -268,10 +265,7 @@ def test_a_purge_leaves_a_word_in_no_file(workspace: Workspace) -> None:
     assert any(name in ("documents", "chunks") for name in holding(workspace, MARKER))
     assert any("lexical" in name for name in holding(workspace, MARKER))
     assert any(".lance" in name for name in holding(workspace, MARKER))
-    with pytest.raises(UsageError, match="no kept revision holds a document nobody"):
-        keeping.purge(workspace.settings(), "nobody.md")
-
-    said = keeping.purge(workspace.settings(), f"{MARKER}.md")
+    said = keeping.purge(workspace.settings(), [f"{MARKER}.md"])
     assert holding(workspace, MARKER) == []
     assert (said["revision"], said["revisions_given_up"], said["records_removed"]) == (5, [1, 2, 3, 4], 1)
     assert said["forgotten"]["documents"] == 2, "the marked document, and the old text of another one"
@@ -291,7 +285,7 @@ def test_a_purge_reaches_a_generation_whose_last_revision_no_longer_names_the_do
     workspace.build()
     workspace.build(embedder="vowels")
     assert any("generations/g1" in name for name in holding(workspace, MARKER)), "a deleted row stays in its file"
-    keeping.purge(workspace.settings(embedder="vowels"), "marked.md")
+    keeping.purge(workspace.settings(embedder="vowels"), ["marked.md"])
     assert holding(workspace, MARKER) == [] and numbers(workspace) == [4]
     assert keeping.verify(workspace.settings(embedder="vowels"))["whole"]
 
@@ -299,7 +293,7 @@ def test_a_purge_reaches_a_generation_whose_last_revision_no_longer_names_the_do
 def test_a_purge_of_all_there_is_leaves_an_empty_index(workspace: Workspace) -> None:
     workspace.write("only.md", f"# Only\n\nThe word is {MARKER}.\n")
     workspace.build()
-    keeping.purge(workspace.settings(), "only.md")
+    keeping.purge(workspace.settings(), ["only.md"])
     assert holding(workspace, MARKER) == [] and rows(workspace) == []
     assert workspace.search("word") == [] and keeping.verify(workspace.settings())["whole"]
     assert workspace.build()["documents"]["added"] == 1, "it still is in the source"

@@ -173,12 +173,12 @@ def test_the_token_rises_with_every_holder(address: str) -> None:
 
 
 def test_who_asks_meanwhile_learns_who_holds_it_and_until_when(address: str) -> None:
-    with Lease(S3Objects(address), KEY, now=lambda: 4e9):
+    with Lease(S3Objects(address), KEY, now=lambda: 4e9):  # of which the clock of who asks tells the same
         said = (
             rf"index {address}: another build holds it \(process {os.getpid()} on \S+, until 2096-10-02 07:07:40 UTC\)"
         )
         with pytest.raises(IndexBusy, match=said + ". Wait for it to end; if that process is dead, its lease runs out"):
-            Lease(S3Objects(address), KEY).__enter__()
+            Lease(S3Objects(address), KEY, now=lambda: 4e9).__enter__()
 
 
 def test_it_is_held_longer_than_its_length(address: str) -> None:
@@ -233,6 +233,22 @@ def test_a_holder_whose_clock_is_an_hour_slow_keeps_it(address: str) -> None:
         hold.check()
 
 
+def test_a_holder_whose_clock_is_a_day_ahead_keeps_it_while_it_lives(address: str) -> None:
+    with Lease(S3Objects(address), KEY, seconds=SECONDS, now=lambda: time.time() + 86_400) as hold:
+        with pytest.raises(IndexBusy):
+            Lease(S3Objects(address), KEY).__enter__()
+        hold.check()
+
+
+def test_a_killed_holder_whose_clock_was_a_day_ahead_blocks_nobody_for_a_day(address: str) -> None:
+    killed = Lease(S3Objects(address), KEY, seconds=SECONDS, renew=1e6, now=lambda: time.time() + 86_400)
+    killed.__enter__()
+    begun = time.monotonic()
+    with patiently(Lease(S3Objects(address), KEY)) as hold:
+        assert (hold.token, hold.taken_over) == (2, True)
+    assert SECONDS <= time.monotonic() - begun < 10 * SECONDS
+
+
 # What a lease does step by step, with a clock of the test's
 
 
@@ -244,6 +260,36 @@ def test_what_looks_run_out_is_watched_for_the_holders_length(objects: FolderObj
     with lease(objects, clock) as hold:
         assert clock.at == pytest.approx(begun + 40)
         assert (hold.token, hold.taken_over) == (2, True)
+
+
+@pytest.mark.parametrize("skew", [-1e6, -86_400.0, -11.0, -1.0, 0.0, 1.0, 11.0, 86_400.0, 1e6])
+def test_a_dead_holder_blocks_no_longer_than_twice_its_length(objects: FolderObjects, skew: float) -> None:
+    """Whatever the holder's clock showed: one that is asked again and again is taken within two lengths."""
+    clock = Time()
+    lease(objects, clock, now=lambda: clock.at + skew).__enter__()
+    died = clock.at
+    while True:
+        try:
+            hold = lease(objects, clock).__enter__()
+            break
+        except IndexBusy:
+            clock.at += 1
+    assert 10 <= clock.at - died <= 2 * 10 + abs(skew) * (abs(skew) <= 10)
+    assert (hold.token, hold.taken_over) == (2, True)
+
+
+@pytest.mark.parametrize("skew", [-86_400.0, -5.0, 0.0, 5.0, 86_400.0])
+def test_a_living_holder_keeps_it_whatever_its_clock_shows(objects: FolderObjects, skew: float) -> None:
+    clock = Time()
+    holder = lease(objects, clock, now=lambda: clock.at + skew).__enter__()
+
+    def renew() -> None:
+        holder._etag = holder._write(holder._etag)
+
+    clock.then = [renew] * 100
+    with pytest.raises(IndexBusy):
+        lease(objects, clock).__enter__()
+    assert state(objects)["token"] == 1
 
 
 def test_what_changes_while_it_is_watched_is_held(objects: FolderObjects) -> None:

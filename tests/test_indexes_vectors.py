@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import lancedb
@@ -19,6 +17,7 @@ import indexes.vectors
 from chunker.chunk import Chunk, chunk_ids
 from enrich import tables
 from enrich.memo import text_digest
+from indexes.objects import FolderObjects
 from indexes.rows import Row, Vector, best, check, document_rows, row_digest, schema, to_table
 from indexes.vectors import ChunkTable
 from parsers.errors import StoreError
@@ -217,7 +216,7 @@ def test_a_diff_survives_an_index_and_its_merging(table: ChunkTable, monkeypatch
     table.apply([], make_table(list(range(600)), null=4))
     table.refresh_indexes()
     table.apply([], make_table(list(range(300, 900)), null=4, text="other"))
-    tables.compact(table._table, at=0)
+    table._table.compact(at=0)
     assert table.apply([make_id(0)], make_table(list(range(1, 900)), null=4, text="third"))[:3] == (1, 899, 0)
     assert set(contents(table)) == {make_id(number) for number in range(1, 900)}
     table.refresh_indexes()
@@ -225,7 +224,7 @@ def test_a_diff_survives_an_index_and_its_merging(table: ChunkTable, monkeypatch
 
 
 def test_ids_are_handled_in_pieces(table: ChunkTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes.vectors, "IDS_AT_ONCE", 3)
+    monkeypatch.setattr(tables, "AT_ONCE", 3)
     table.apply([], make_table(list(range(20))))
     assert len(table.fetch([make_id(n) for n in range(20)], ["text"])) == 20
     assert len(table.stamps_of([make_id(0), make_id(1)])) == 20
@@ -320,7 +319,7 @@ def test_a_view_stays_and_the_head_goes_back(table: ChunkTable, monkeypatch: pyt
     hits = view.dense(query, 20)
 
     table.apply(map(make_id, range(100)), make_table(list(range(400, 600)), text="new"))
-    tables.compact(table._table, at=0)
+    table._table.compact(at=0)
     assert contents(view) == before
     assert view.dense(query, 20) == hits
     assert view.version == published
@@ -350,31 +349,54 @@ def test_a_handle_goes_back_over_the_writes_of_another(tmp_path: Path) -> None:
     assert set(contents(table)) == {make_id(1)}
 
 
-def test_nothing_is_pruned_unless_a_time_is_named(table: ChunkTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "PRUNE_MARGIN", timedelta(seconds=0.5))
-    monkeypatch.setattr(tables, "COMPACT_AT", 0)
-    first = table.apply([], make_table([1])).version
-    table.compact()
-    time.sleep(1)
-    second = table.apply([], make_table([2])).version
-    assert table.version_time(first) < table.version_time(second) <= datetime.now(UTC)
-    assert table.checkout(first).count() == 1
-    table.prune(table.version_time(second))
-    with pytest.raises(StoreError, match=f"(?i)version {first} no longer"):
-        table.checkout(first)
-    assert (table.checkout(second).count(), table.count()) == (2, 2)
-    with pytest.raises(StoreError, match="version 999"):
-        table.version_time(999)
-    with pytest.raises(StoreError, match="past"):
-        table.prune(datetime.now(UTC) + timedelta(hours=1))
+def test_a_pruning_keeps_just_the_versions_that_are_named(tmp_path: Path) -> None:
+    files = FolderObjects(tmp_path)
+    table = ChunkTable.create(lancedb.connect(tmp_path / "g"), DIMENSION)
+    versions = [table.apply([], make_table([number])).version for number in range(6)]
+    table.apply([make_id(0), make_id(1)], make_table([7]))
+    named = {versions[1], versions[3]}
+    before = {version: contents(table.checkout(version)) for version in named}
+    stray = tmp_path / "g" / "chunks.lance" / "data" / "left-by-a-kill.lance"
+    stray.write_bytes(b"half a file")
+    with pytest.raises(StoreError, match=r"no version 999, which a kept revision names. Nothing was removed"):
+        table.prune({versions[1], 999}, files, "g")
+    assert table.checkout(versions[0]).count() == 1
+    table.prune(named, files, "g")
+    assert {version: contents(table.checkout(version)) for version in named} == before
+    assert contents(table) == before[versions[3]], "the head is the last of them"
+    for gone in set(versions) - named:
+        with pytest.raises(StoreError, match=f"(?i)version {gone} "):
+            table.checkout(gone)
+    assert not stray.exists()
+    assert len(list((tmp_path / "g" / "chunks.lance" / "data").iterdir())) == 4, "one piece a row that is left"
+    table.apply([], make_table([9]))
+    assert ChunkTable.open(lancedb.connect(tmp_path / "g")).count() == 5
+
+
+def test_a_pruning_that_is_killed_leaves_what_it_was_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(FolderObjects):
+        def delete(self, keys: Iterable[str]) -> None:
+            super().delete(list(keys)[:1])
+            raise KeyboardInterrupt
+
+    table = ChunkTable.create(lancedb.connect(tmp_path / "g"), DIMENSION)
+    versions = [table.apply([], make_table([number])).version for number in range(4)]
+    with pytest.raises(KeyboardInterrupt):
+        table.prune({versions[2]}, Killed(tmp_path), "g")
+    again = ChunkTable.open(lancedb.connect(tmp_path / "g"))
+    assert again.checkout(versions[2]).count() == 3
+    again.restore(versions[2])
+    assert again.count() == 3
+    again.prune({versions[2]}, FolderObjects(tmp_path), "g")
+    assert again.count() == 3
 
 
 def test_pieces_are_merged(table: ChunkTable) -> None:
     for number in range(5):
         table.apply([], make_table([number]))
-    assert tables.pieces(table._table) == 5
-    tables.compact(table._table, at=4)
-    assert tables.pieces(table._table) == 1
+    assert table._table.pieces() == 5
+    table._table.compact(at=4)
+    assert table._table.pieces() == 1
     assert table.count() == 5
 
 
