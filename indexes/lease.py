@@ -4,7 +4,7 @@ Both are held by ``with``, and give what ``Hold`` promises while they are.
 
 Invariants:
 - Of several that ask, one holds the index, without trust in two machines' clocks.
-- A killed builder blocks the index no longer than two lengths of its lease, whatever its clock showed.
+- A killed builder blocks the index no longer than three lengths of its lease, whatever its clock showed.
 - A builder that lost its lease can know it before it writes.
 """
 
@@ -196,7 +196,7 @@ class Lease:
             found = self._watched(*found)
         before = found[0] if found is not None else None
         self.token = before.token + 1 if before is not None else 1
-        self.taken_over = before is not None and before.expires > 0
+        self.taken_over = before is not None and before.expires != 0
         started = self._clock()
         try:
             self._etag = self._write(found[1] if found is not None else None)
