@@ -233,8 +233,8 @@ class Table:
 
 
 def names(db: Any) -> set[str]:
-    """The tables of a LanceDB connection."""
-    return set(db.list_tables(limit=1_000).tables)
+    """The tables of a LanceDB connection, without passing ones: some stores go on listing those that were dropped."""
+    return {name for name in db.list_tables(limit=1_000).tables if not name.endswith(COPY)}
 
 
 def conditions(column: str, ids: Iterable[str]) -> Iterator[str]:
@@ -264,7 +264,7 @@ def copy_over(db: Any, name: str) -> None:
 
 def finish_copies(db: Any) -> None:
     """Finish what a kill broke off in :func:`copy_over`."""
-    for spare in sorted(name for name in names(db) if name.endswith(COPY)):
+    for spare in sorted(name for name in db.list_tables(limit=1_000).tables if name.endswith(COPY)):
         if _whole(db, spare):
             _take_copy(db, spare.removesuffix(COPY))
         else:  # still being written or already being dropped: the table itself is whole
