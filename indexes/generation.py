@@ -369,8 +369,7 @@ class Draft:
             checks=checks,
         )
         self._storage.store_lexical(self.generation, self.revision)
-        self._storage.publish(pointer)
-        return pointer
+        return self._storage.publish(pointer)
 
 
 def published_catalog(storage: Storage, pointer: Pointer) -> Catalog:

@@ -191,8 +191,8 @@ class Storage:
         data, self._etag = found
         return decoded(self.address, data, POINTER)
 
-    def publish(self, pointer: Pointer) -> None:
-        """Record a revision, then point readers to it.
+    def publish(self, pointer: Pointer) -> Pointer:
+        """Record a revision with the digests of its files, then point readers to it; return it as it is recorded.
 
         Raises:
             GateRefused: when another builder has published or taken the lease since this one read the pointer.
@@ -203,6 +203,7 @@ class Storage:
         pointer = self._with_files(pointer)
         self.objects.put(record_key(pointer.revision), encoded(pointer))
         self._write_pointer(pointer)
+        return pointer
 
     def _with_files(self, pointer: Pointer) -> Pointer:
         """Record the digests of a revision's files, and name the list in its pointer."""
