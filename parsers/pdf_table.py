@@ -24,6 +24,7 @@ _NARROWEST: Final = 0.5  # of the font size: what the gaps of all its rows leave
 _FAR: Final = 3.0  # font sizes: a table has no rows further apart
 _NEAR: Final = 1.6  # font sizes: a row of print in the first column alone is no further down
 _SURE_ROWS: Final = 4  # rows that leave a strip free, from which it parts columns though no gap in it is wide
+_LIST_PARTS: Final = 2  # of a line in a list: its mark and its text
 _HEADS: Final = 2  # rows at the top that may head several columns
 
 Strip = tuple[float, float]
@@ -45,7 +46,7 @@ class Aligned(NamedTuple):
 
 def find_table(region: Sequence[Row], first: int) -> Aligned:
     """The table that begins at a row."""
-    strips = [] if is_mono(region[first]) else _free(region[first])
+    strips = [] if is_mono(region[first]) else free_strips(region[first])
     last = end = first + 1
     while strips and end < len(region) and not is_mono(region[end]):
         step = region[end].base - region[end - 1].base
@@ -63,7 +64,8 @@ def find_table(region: Sequence[Row], first: int) -> Aligned:
     if full < 2 or (full == 2 and len(strips) < 2):
         return Aligned(first + 1, [])
     if _is_list(region[first:last], strips[0]):
-        return Aligned(last, [])
+        wide = (index for index in range(first + 1, last) if len(segments(region[index], CELL_GAP)) > _LIST_PARTS)
+        return Aligned(next(wide, last), [])
     return Aligned(last, *_refined(region[first:last], strips))
 
 
@@ -114,7 +116,8 @@ def _is_list(region: Sequence[Row], strip: Strip) -> bool:
     return all(len(words) <= 1 and (not words or is_marker(words[0].text)) for words in marks)
 
 
-def _free(row: Row) -> list[Strip]:
+def free_strips(row: Row) -> list[Strip]:
+    """The gaps of a row that are as wide as between cells."""
     gaps = [right.x0 - left.x1 for left, right in pairwise(row.words)]
     if len(gaps) > 2 and max(gaps) < _STRETCHED * row.size and min(gaps) > _EVEN * max(gaps):
         return []  # a line of prose whose spaces are stretched to fill it

@@ -138,7 +138,7 @@ def asvs(folder: Path, _: bytes) -> tuple[list[list[str]], list[str]]:
     rows = []
     with (folder / "asvs-4.0.3-en.csv").open(encoding="utf-8-sig", newline="") as file:
         for entry in csv.DictReader(file):
-            text = _LINK.sub(r"\1", entry["req_description"]).replace("`", "").replace("*", "")
+            text = _LINK.sub(r"\1", entry["req_description"]).replace("`", "")
             levels = [entry[f"level{number}"] for number in (1, 2, 3)]
             rows.append([entry["req_id"][1:], text, *levels, entry["cwe"], entry["nist"]])
     return rows, ["#", "Description", "L1", "L2", "L3", "CWE"]
