@@ -8,13 +8,14 @@ Invariants:
 
 from __future__ import annotations
 
+import re
 import statistics
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from parsers.pdf_rows import Row, is_marker, is_mono, segments
+from parsers.pdf_rows import Row, is_clause, is_marker, is_mono, segments
 from parsers.pdf_text import Word
 
 CELL_GAP: Final = 0.9  # of the font size: the narrowest gap between the cells of a row
@@ -25,6 +26,7 @@ _FAR: Final = 3.0  # font sizes: a table has no rows further apart
 _NEAR: Final = 1.6  # font sizes: a row of print in the first column alone is no further down
 _SURE_ROWS: Final = 4  # rows that leave a strip free, from which it parts columns though no gap in it is wide
 _LIST_PARTS: Final = 2  # of a line in a list: its mark and its text
+_PROSE_WORDS: Final = 4  # of a line behind the number of a paragraph, on average
 _HEADS: Final = 2  # rows at the top that may head several columns
 
 Strip = tuple[float, float]
@@ -63,7 +65,7 @@ def find_table(region: Sequence[Row], first: int) -> Aligned:
     full = sum(len(segments(row, CELL_GAP)) > 1 for row in region[first:last])
     if full < 2 or (full == 2 and len(strips) < 2):
         return Aligned(first + 1, [])
-    if _is_list(region[first:last], strips[0]):
+    if _is_list(region[first:last], strips):
         wide = (index for index in range(first + 1, last) if len(segments(region[index], CELL_GAP)) > _LIST_PARTS)
         return Aligned(next(wide, last), [])
     return Aligned(last, *_refined(region[first:last], strips))
@@ -110,10 +112,22 @@ def cell_words(row: Row, strips: Sequence[Strip], head: bool = False) -> list[li
     return cells
 
 
-def _is_list(region: Sequence[Row], strip: Strip) -> bool:
-    """Whether what stands left of the first strip are bullets or numbers of items."""
-    marks = [[word for word in row.words if word.x1 <= strip[0] + 0.5] for row in region]
-    return all(len(words) <= 1 and (not words or is_marker(words[0].text)) for words in marks)
+def _is_list(region: Sequence[Row], strips: Sequence[Strip]) -> bool:
+    """Whether what stands left of the first strip are bullets or numbers of items, or those of paragraphs."""
+    marks = [[word for word in row.words if word.x1 <= strips[0][0] + 0.5] for row in region]
+    if any(len(words) > 1 for words in marks):
+        return False
+    texts = [words[0].text for words in marks if words]
+    return all(is_marker(text) for text in texts) or (len(strips) == 1 and _are_clauses(region, texts, strips[0]))
+
+
+def _are_clauses(region: Sequence[Row], texts: Sequence[str], strip: Strip) -> bool:
+    """Whether numbers that rise stand before prose."""
+    if not all(is_clause(text) for text in texts):
+        return False
+    numbers = [[int(part) for part in re.findall(r"\d+", text)] for text in texts]
+    words = [sum(word.x0 >= strip[1] - 0.5 for word in row.words) for row in region]
+    return all(a < b for a, b in pairwise(numbers)) and statistics.mean(words) >= _PROSE_WORDS
 
 
 def free_strips(row: Row) -> list[Strip]:
