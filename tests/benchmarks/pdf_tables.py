@@ -171,7 +171,7 @@ def _unglued(figures: list[str]) -> list[str]:
     def value(texts: list[str]) -> list[int]:
         return [int(text.replace(",", "")) for text in texts]
 
-    for index, text in reversed(list(enumerate(figures if len(figures) == 21 else ()))):
+    for index, text in reversed(list(enumerate(figures[:5] if len(figures) == 21 else ()))):
         split = [*figures[:index], text[:-1], text[-1], *figures[index + 1 :]]
         if text[:-1].isdigit() and sum(value(split)[:-1]) == value(split)[-1]:
             return split
