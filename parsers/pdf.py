@@ -12,6 +12,7 @@ from typing import Final
 
 from parsers.document import Document, TreeBuilder
 from parsers.pdf_blocks import Block, blocks, joined_across
+from parsers.pdf_continued import doubtful_pages, tables_joined
 from parsers.pdf_headings import body_size, mark_headings
 from parsers.pdf_join import Vocabulary
 from parsers.pdf_lines import Line
@@ -42,10 +43,11 @@ def parse(data: bytes) -> Document:
     body = body_size(pages)
     running = running_lines(pages, [page.extents() for page in file.pages], body)
     found = mark_parts(blocks(pages, running), body)
-    found = joined_across(mark_headings(found, file.outline, body))
+    found = tables_joined(joined_across(mark_headings(found, file.outline, body)))
     builder = TreeBuilder()
     Writer(builder, file.pages, Vocabulary(line.text for lines in pages for line in lines)).write(found)
     problems, empty = _problems(file.pages, data)
+    problems.extend(_doubts(found))
     return builder.finish(
         title=sensible_title(file.information.get("Title")) or _title(found, body),
         metadata=_metadata(file),
@@ -75,6 +77,15 @@ def _problems(pages: Sequence[Page], data: bytes) -> tuple[list[str], str]:
         without = all(page.problem in ("image", "drawing") for page in pages)
         return ([], "no text (needs OCR)") if without else (found, "no text in it")
     return found, "no text outside running heads and feet"
+
+
+def _doubts(found: Iterable[Block]) -> list[str]:
+    """Where rows of a table may not be whole."""
+    numbers = doubtful_pages(found)
+    if not numbers:
+        return []
+    subject = "page" if len(numbers) == 1 else "pages"
+    return [f"{subject} {_ranges(numbers)}: rows of a table may not be whole (its columns are not clear)"]
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 import msgspec
 
 from parsers.pdf_lines import Line
-from parsers.pdf_rows import is_bullet, is_number
+from parsers.pdf_rows import is_bullet, is_clause, is_number
 
 BlockKind = Literal["paragraph", "heading", "item", "table", "code", "caption", "footnote", "header", "footer"]
 
@@ -24,6 +24,7 @@ _TERMINAL: Final = (".", "!", "?", "…", ":", '"', "”", "’", "»", ")", "�
 _LEADING: Final = 1.22  # of the font size: the pitch of lines where a column shows none of its own
 _WIDER: Final = 1.3  # of the pitch: a wider step ends a paragraph
 _CODE_GAP: Final = 3.5  # font sizes: lines of code that are further apart are two pieces
+_HANGING: Final = 0.4  # of the font size: wider than the space of a line that is not stretched
 _INDENT: Final = 0.8  # of the font size
 _EARLY: Final = 0.25  # of the column's width: a line that much short was ended by the writer
 _LONG: Final = 15  # lines of a paragraph on a new page from which they are a node of their own
@@ -146,15 +147,21 @@ def _reason(block: Block, line: Line, pitch: dict[float, float], edge: float) ->
         return "bullet"
     if line.bold != last.bold and (_would_fit(last, line) or line.bold):
         return "weight"
-    return _indent_reason(block, line, edge) or ("number" if is_number(first) and first != line.text else "")
+    return _indent_reason(block, line, edge) or ("number" if numbers(line) else "")
+
+
+def numbers(line: Line) -> bool:
+    """Whether a line begins with the number of an item or paragraph: a bare one hangs, further off than a space."""
+    mark, _, rest = line.text.partition(" ")
+    hangs = line.second - line.x0 - line.first > _HANGING * line.size
+    return bool(rest) and (is_number(mark) or (hangs and is_clause(mark)))
 
 
 def _indent_reason(block: Block, line: Line, edge: float) -> str:
     last, first = block.lines[-1], block.lines[0]
     if abs((line.x0 + line.x1) - (last.x0 + last.x1)) < 2 and line.x0 > edge + line.size:  # both centred
         return ""
-    marked = is_bullet(first.text.partition(" ")[0]) or is_number(first.text.partition(" ")[0])
-    if marked:
+    if is_bullet(first.text.partition(" ")[0]) or numbers(first):
         return "outdent" if line.x0 <= first.x0 + 0.3 * line.size and _ends(last, line) else ""
     if line.x0 > last.x0 + _INDENT * line.size and last.x0 <= edge + _INDENT * line.size:
         return "indent" if len(block.lines) > 1 or _ends(last, line) or _would_fit(last, line) else ""

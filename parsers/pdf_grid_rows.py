@@ -72,11 +72,13 @@ def grid_table(grid: Grid, words: Sequence[Word], turned: bool) -> tuple[list[Li
     if _lays_out(bands) or len({column for band in bands for column in band.filled()}) < 2:
         return [], list(words)
     _spread(grid, bands)
-    found = [row for band in bands for row in _rows(band, len(bands))]
-    found, rest = _without_titles(found)
+    parts = [part for part in (_rows(band, len(bands)) for band in bands) if part]
+    found, rest = _without_titles([row for part in parts for row in part])
     if len(found) < 2:
         return [], list(words)
     header = _header_rows(found)
+    if not header and len(parts) == 2 and len(parts[0]) == 1 and len(parts[1]) >= _ROWS and found[0] is parts[0][0]:
+        header = 1
     for above, row in pairwise(found[:header]):
         _lower(above, row)
     edges = tuple(grid.xs[1:])

@@ -14,7 +14,7 @@ from parsers.pdf_lines import Line, line_of
 from parsers.pdf_open_table import table_lines
 from parsers.pdf_rows import Row
 from parsers.pdf_rules import Rule, upright
-from parsers.pdf_table import find_table
+from parsers.pdf_table import find_table, free_strips
 from parsers.pdf_tables import page_tables
 from parsers.pdf_text import SKEWED, Angle, Word
 
@@ -85,11 +85,14 @@ def _unruled(region: Sequence[Row], turned: bool, tables: int) -> Iterator[Line]
         table = find_table(region, position)
         band = region[position : table.end]
         tables += bool(table.strips)
-        if table.strips:
-            lines = table_lines(band, table, turned)
-        else:
-            lines = [line_of(row, turned=turned) for row in band]
+        lines = table_lines(band, table, turned) if table.strips else [_plain(row, turned) for row in band]
         for line in lines:
             line.table = tables if table.strips else 0
             yield line
         position = table.end
+
+
+def _plain(row: Row, turned: bool) -> Line:
+    line = line_of(row, turned=turned)
+    line.gaps = 0 if line.mono else len(free_strips(row))
+    return line

@@ -39,6 +39,7 @@ class Line(msgspec.Struct):
         table: number of the table on the page that a row belongs to, from 1; 0 for a line.
         header: whether a row is known to head its table, by drawn lines or by its place; None where that is open.
         edges: of a row, where the columns of its table end, in points.
+        gaps: of a line that is no row, how many gaps as wide as between cells stand in it.
         page: 1-based page.
         angle: direction of writing in quarter turns anticlockwise, in the page's own space.
         order: when the file draws it.
@@ -61,6 +62,7 @@ class Line(msgspec.Struct):
     table: int = 0
     header: bool | None = None
     edges: tuple[float, ...] = ()
+    gaps: int = 0
     page: int = 0
     angle: Angle = 0
     order: int = 0

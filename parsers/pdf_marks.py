@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from parsers.pdf_blocks import Block, ended_early
-from parsers.pdf_rows import is_bullet, is_figure, is_number
+from parsers.pdf_blocks import Block, ended_early, numbers
+from parsers.pdf_rows import is_bullet
 
-_HANGING: Final = 0.4  # of the font size: wider than the space of a line that is not stretched
+_DOTTED: Final = re.compile(r"\d+(?:\.\d+)+\s")
 _FOOTNOTE_SIZE: Final = 0.92  # of the body size
 _CAPTION_LINES: Final = 8
 _CAPTION: Final = re.compile(
@@ -60,11 +60,9 @@ def _mark_items(found: list[Block]) -> None:
 
 
 def _is_numbered(block: Block) -> bool:
-    """Whether a block begins with the number of an item; a bare one must hang, further off than a space."""
+    """Whether a block begins with the number of an item; a heading's number is none."""
     line = block.lines[0]
-    mark, _, rest = line.text.partition(" ")
-    hangs = line.second - line.x0 - line.first > _HANGING * line.size
-    return bool(rest) and (is_number(mark) or (is_figure(mark) and hangs))
+    return numbers(line) and not (line.bold and _DOTTED.match(line.text))
 
 
 def _has_neighbour(found: list[Block], index: int, mark: str) -> bool:
@@ -78,7 +76,7 @@ def _counts_on(found: list[Block], index: int) -> bool:
     mark = block.lines[0].text.partition(" ")[0]
     for step in (-1, 1):
         for other in _numbered(found, index, step):
-            if _value(other) == _value(mark) + step and _shape(other) == _shape(mark):
+            if _follows(other, mark, step):
                 return True
     return False
 
@@ -95,12 +93,33 @@ def _numbered(found: list[Block], index: int, step: int) -> Iterator[str]:
         position, seen = position + step, seen + 1
 
 
+def _follows(other: str, mark: str, step: int) -> bool:
+    """Whether a number is the next one (step 1) or the one before (step -1): 1.3 follows 1.2, and 2.1 any of 1."""
+    if _shape(other) == _shape(mark) and _path(other)[:-1] == _path(mark)[:-1]:
+        return _value(other) == _value(mark) + step
+    low, high = (_path(mark), _path(other)) if step > 0 else (_path(other), _path(mark))
+    if len(high) < 2 and len(low) < 2:
+        return False
+    if len(high) > len(low):  # 2.1 below 2
+        return high[:-1] == low and high[-1] == 1
+    return high[:-1] == [*low[: len(high) - 2], low[len(high) - 2] + 1] if high[-1] == 1 else _deeper(low, high)
+
+
+def _deeper(low: list[int], high: list[int]) -> bool:
+    """Whether the lower number stands below the one before the higher: 1.2.4 before 1.3."""
+    return len(low) > len(high) and [*high[:-1], high[-1] - 1] == low[: len(high)]
+
+
+def _path(mark: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", mark)] or [0]
+
+
 def _shape(mark: str) -> str:
     return re.sub(r"\d+", "1", re.sub(r"[^\W\d_]", "a", mark))
 
 
 def _value(mark: str) -> int:
-    body = mark.strip("().")
+    body = mark.strip("().[]").rpartition(".")[2]
     return int(body) if body.isdigit() else ord(body.casefold()) - ord("a") + 1
 
 

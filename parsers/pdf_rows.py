@@ -5,6 +5,7 @@ Kept here: every word is in exactly one row, rows go from top to bottom and thei
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,6 +13,7 @@ import msgspec
 
 from parsers.pdf_text import Word
 
+_CLAUSE: Final = re.compile(r"[(\[]?\d{1,3}(?:\.\d{1,3}){0,5}[.)\]]?")
 ABOVE: Final = 0.75  # of the font size: from the baseline to the top of capitals
 BELOW: Final = 0.22  # of the font size: from the baseline to the foot of descenders
 
@@ -101,6 +103,6 @@ def is_number(text: str) -> bool:
     return body != text and text[-1] in ".)" and (number or letter)
 
 
-def is_figure(text: str) -> bool:
-    """Whether a word is a bare number of an item: a list only where it hangs to the left of what follows."""
-    return text.isascii() and text.isdigit() and len(text) <= 2
+def is_clause(text: str) -> bool:
+    """Whether a word may number a paragraph that hangs to its right: ``3``, ``3.1``, ``(3.1.2)``, ``12.4.``."""
+    return bool(_CLAUSE.fullmatch(text))

@@ -8,13 +8,14 @@ Invariants:
 
 from __future__ import annotations
 
+import re
 import statistics
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from parsers.pdf_rows import Row, is_marker, is_mono, segments
+from parsers.pdf_rows import Row, is_clause, is_marker, is_mono, segments
 from parsers.pdf_text import Word
 
 CELL_GAP: Final = 0.9  # of the font size: the narrowest gap between the cells of a row
@@ -24,6 +25,8 @@ _NARROWEST: Final = 0.5  # of the font size: what the gaps of all its rows leave
 _FAR: Final = 3.0  # font sizes: a table has no rows further apart
 _NEAR: Final = 1.6  # font sizes: a row of print in the first column alone is no further down
 _SURE_ROWS: Final = 4  # rows that leave a strip free, from which it parts columns though no gap in it is wide
+_LIST_PARTS: Final = 2  # of a line in a list: its mark and its text
+_PROSE_WORDS: Final = 4  # of a line behind the number of a paragraph, on average
 _HEADS: Final = 2  # rows at the top that may head several columns
 
 Strip = tuple[float, float]
@@ -45,7 +48,7 @@ class Aligned(NamedTuple):
 
 def find_table(region: Sequence[Row], first: int) -> Aligned:
     """The table that begins at a row."""
-    strips = [] if is_mono(region[first]) else _free(region[first])
+    strips = [] if is_mono(region[first]) else free_strips(region[first])
     last = end = first + 1
     while strips and end < len(region) and not is_mono(region[end]):
         step = region[end].base - region[end - 1].base
@@ -62,8 +65,9 @@ def find_table(region: Sequence[Row], first: int) -> Aligned:
     full = sum(len(segments(row, CELL_GAP)) > 1 for row in region[first:last])
     if full < 2 or (full == 2 and len(strips) < 2):
         return Aligned(first + 1, [])
-    if _is_list(region[first:last], strips[0]):
-        return Aligned(last, [])
+    if _is_list(region[first:last], strips):
+        wide = (index for index in range(first + 1, last) if len(segments(region[index], CELL_GAP)) > _LIST_PARTS)
+        return Aligned(next(wide, last), [])
     return Aligned(last, *_refined(region[first:last], strips))
 
 
@@ -108,13 +112,26 @@ def cell_words(row: Row, strips: Sequence[Strip], head: bool = False) -> list[li
     return cells
 
 
-def _is_list(region: Sequence[Row], strip: Strip) -> bool:
-    """Whether what stands left of the first strip are bullets or numbers of items."""
-    marks = [[word for word in row.words if word.x1 <= strip[0] + 0.5] for row in region]
-    return all(len(words) <= 1 and (not words or is_marker(words[0].text)) for words in marks)
+def _is_list(region: Sequence[Row], strips: Sequence[Strip]) -> bool:
+    """Whether what stands left of the first strip are bullets or numbers of items, or those of paragraphs."""
+    marks = [[word for word in row.words if word.x1 <= strips[0][0] + 0.5] for row in region]
+    if any(len(words) > 1 for words in marks):
+        return False
+    texts = [words[0].text for words in marks if words]
+    return all(is_marker(text) for text in texts) or (len(strips) == 1 and _are_clauses(region, texts, strips[0]))
 
 
-def _free(row: Row) -> list[Strip]:
+def _are_clauses(region: Sequence[Row], texts: Sequence[str], strip: Strip) -> bool:
+    """Whether numbers that rise stand before prose."""
+    if not all(is_clause(text) for text in texts):
+        return False
+    numbers = [[int(part) for part in re.findall(r"\d+", text)] for text in texts]
+    words = [sum(word.x0 >= strip[1] - 0.5 for word in row.words) for row in region]
+    return all(a < b for a, b in pairwise(numbers)) and statistics.mean(words) >= _PROSE_WORDS
+
+
+def free_strips(row: Row) -> list[Strip]:
+    """The gaps of a row that are as wide as between cells."""
     gaps = [right.x0 - left.x1 for left, right in pairwise(row.words)]
     if len(gaps) > 2 and max(gaps) < _STRETCHED * row.size and min(gaps) > _EVEN * max(gaps):
         return []  # a line of prose whose spaces are stretched to fill it

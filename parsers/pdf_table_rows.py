@@ -15,7 +15,6 @@ from typing import Final
 from parsers.tables import is_figure
 
 _PADDED: Final = 1.2  # a step between rows that is this much larger than one between the lines of a cell
-_KEYS: Final = 2  # rows, at least, that begin in the first column
 
 Cells = Sequence[str]
 
@@ -43,9 +42,7 @@ def _by_steps(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | Non
     used = [column for column in range(len(cells[0])) if any(row[column] for row in cells)]
     if not all(any(not cells[index][column] for column in used) for index, close in enumerate(near) if close):
         return None
-    groups = _numbered(not close for close in near)
-    keys = _key_columns(cells)
-    return groups if _at_most_one(groups, cells, keys) else None
+    return _numbered(not close for close in near)
 
 
 def _by_text_column(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | None:
@@ -81,7 +78,7 @@ def _attach(groups: list[int], bases: Sequence[float], lines: Sequence[int]) -> 
 def _by_first_column(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | None:
     """A row begins where the first column is filled; the others only go on with words of cells that are filled."""
     groups = _numbered(bool(texts[0]) for texts in cells)
-    if not cells[0][0] or sum(bool(texts[0]) for texts in cells) < _KEYS or len(set(groups)) == len(groups):
+    if not cells[0][0] or len(set(groups)) == len(groups):
         return None
     for index, texts in enumerate(cells):
         if texts[0]:
@@ -100,12 +97,6 @@ def _numbered(starts: Iterable[bool]) -> list[int]:
     for begins in starts:
         groups.append(groups[-1] + int(begins) if groups else 0)
     return groups
-
-
-def _key_columns(cells: Sequence[Cells]) -> list[int]:
-    """Columns that never go on alone in a row of print."""
-    alone = {texts.index(next(filter(None, texts))) for texts in cells if sum(map(bool, texts)) == 1}
-    return [column for column in range(len(cells[0])) if column not in alone]
 
 
 def _at_most_one(groups: Sequence[int], cells: Sequence[Cells], columns: Sequence[int]) -> bool:

@@ -11,11 +11,11 @@ from typing import Final
 
 from parsers.document import Box, TreeBuilder
 from parsers.pdf_blocks import Block
+from parsers.pdf_continued import header_rows
 from parsers.pdf_join import Vocabulary, join
 from parsers.pdf_lines import MONO_WIDTH, Line
 from parsers.pdf_pages import Page
 from parsers.pdf_text import from_upright
-from parsers.tables import names_columns
 
 _LEFT_OUT: Final = {"header": "running head", "footer": "running foot"}
 _CODE_LEADING: Final = 1.2  # of the font size: the usual step from one line of code to the next
@@ -95,13 +95,13 @@ class Writer:
             self._close_list()
 
     def _table(self, block: Block, page: int, box: Box) -> None:
-        header = _header_rows(block.lines)
+        header = header_rows(block.lines)
         for index, line in enumerate(block.lines):
             start, end = self._builder.write(self._row(line), "\n" if index else "\n\n")
             if not index:
                 self._builder.open("table", start, page=page, box=box)
             row_box = self._box(Block([line], [True]))
-            self._builder.leaf("row", start, end, page=page, box=row_box, header=index < header)
+            self._builder.leaf("row", start, end, page=line.page, box=row_box, header=index < header)
         self._builder.close()
 
     def _row(self, line: Line) -> str:
@@ -139,15 +139,3 @@ def _layout(lines: Sequence[Line]) -> str:
         text += "\n" * max(round(step), index > 0)
         text += " " * round((line.x0 - left) / (MONO_WIDTH * line.size)) + line.text
     return text
-
-
-def _header_rows(rows: Sequence[Line]) -> int:
-    """How many of the first rows head the others.
-
-    Drawn lines may have told; otherwise it is the first row where it alone is bold, or names columns of figures.
-    """
-    if rows[0].header is not None:
-        return sum(bool(row.header) for row in rows)
-    if rows[0].bold:
-        return int(not all(row.bold for row in rows))
-    return int(names_columns([[cell.replace("\n", " ") for cell in row.cells] for row in rows]))

@@ -138,7 +138,7 @@ def asvs(folder: Path, _: bytes) -> tuple[list[list[str]], list[str]]:
     rows = []
     with (folder / "asvs-4.0.3-en.csv").open(encoding="utf-8-sig", newline="") as file:
         for entry in csv.DictReader(file):
-            text = _LINK.sub(r"\1", entry["req_description"]).replace("`", "").replace("*", "")
+            text = _LINK.sub(r"\1", entry["req_description"]).replace("`", "")
             levels = [entry[f"level{number}"] for number in (1, 2, 3)]
             rows.append([entry["req_id"][1:], text, *levels, entry["cwe"], entry["nist"]])
     return rows, ["#", "Description", "L1", "L2", "L3", "CWE"]
@@ -171,7 +171,7 @@ def _unglued(figures: list[str]) -> list[str]:
     def value(texts: list[str]) -> list[int]:
         return [int(text.replace(",", "")) for text in texts]
 
-    for index, text in enumerate(figures if len(figures) == 21 else ()):
+    for index, text in reversed(list(enumerate(figures[:5] if len(figures) == 21 else ()))):
         split = [*figures[:index], text[:-1], text[-1], *figures[index + 1 :]]
         if text[:-1].isdigit() and sum(value(split)[:-1]) == value(split)[-1]:
             return split
