@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from comparing import assert_equals_a_clean_build, catalog, rows
 from conftest import Workspace
