@@ -4,8 +4,8 @@ Invariants:
 - The spans cover the text they were given without gap or overlap, so joining them gives it back.
 - Where it is doubtful whether a sentence ends, it does not (a sentence too long is better than one cut in two).
 - sentencex, whose time grows with the square of a Chinese or Japanese text, is never handed more than ``WINDOW``
-  characters: time is linear in the text. A window begins where the last sentence of the one before it begins, or in
-  its middle where that sentence is as long as half a window; so only a longer sentence can be found to end elsewhere.
+  characters: time is linear in the text. A window begins where the last sentence of the one before it begins, or
+  shortly before its end where that sentence is as long as half a window; so only such a sentence can end elsewhere.
 
 The boundaries come from sentencex (Wikimedia, MIT, compiled; more than 200 languages in one call); what it cuts too
 eagerly is joined again by the rules below.
@@ -27,6 +27,7 @@ _ABBREVIATION: Final = re.compile(
     re.IGNORECASE,
 )
 WINDOW: Final = 4_000  # code points handed to sentencex at a time
+_LOOK_BACK: Final = 250  # code points at the end of a window that is within one sentence, seen again by the next one
 _LONG: Final = 8  # letters; no abbreviation is longer
 _ORDINAL: Final = re.compile(r"(?:^|[\s(])\d{1,2}\.\s*$")
 _INITIAL: Final = re.compile(r"(?:^|[\s(.])[^\W\d_]\.\s*$")
@@ -61,16 +62,12 @@ def iterate_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, in
             spans[0] = (begin, spans[0][1])
             yield from spans
             return
-        if len(spans) > 1 and spans[-1][0] >= position + WINDOW // 2:  # the last may go on behind the window
+        if len(spans) > 1:  # the last sentence may go on behind the window
             yield begin, spans[0][1]
             yield from spans[1:-1]
-            begin = position = spans[-1][0]
-        else:
-            if len(spans) > 1:
-                yield begin, spans[0][1]
-                yield from spans[1:-1]
-                begin = spans[-1][0]
-            position = _next_window(text, position + WINDOW // 2, stop)
+            begin = spans[-1][0]
+        known = len(spans) > 1 and begin >= position + WINDOW // 2
+        position = begin if known else _next_window(text, stop - _LOOK_BACK, stop)
 
 
 def _next_window(text: str, low: int, high: int) -> int:

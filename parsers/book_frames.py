@@ -16,8 +16,7 @@ _PAGE: Final = re.compile(r"[\s.]*(?:\d{1,4}|[ivxlc]{1,6})\s*$")
 
 _FIRST_ENTRIES: Final = 6  # entries of a list of contents, one of which must come again where the text begins
 _CONTENTS_SHARE: Final = 0.12  # of the text that a list of contents takes at most
-_LONGEST_CONTENTS: Final = 300_000  # code points that a list of contents takes at most in any text
-_MOST_CONTENTS: Final = 100  # lists of contents that are looked for; a volume with several works has some
+_SEARCHED: Final = 4  # times the length of a text that may be spent on finding the ends of its lists
 _ENTRY: Final = 80  # code points of a line in a list that has no page number
 _LISTED: Final = 8_000  # code points that a list of contents takes at most for each heading that it names
 _INDEX_AFTER: Final = 0.4  # share of the text before an index
@@ -45,11 +44,11 @@ def leave_licence_out(text: str, blocks: list[Block]) -> bool:
 
 
 def leave_contents_out(text: str, blocks: list[Block]) -> None:
-    index = lists = 0
-    while index < len(blocks) and lists < _MOST_CONTENTS:
+    index, room = 0, _SEARCHED * len(text)  # so that many lists do not take the square of the text
+    while index < len(blocks) and room > 0:
         if blocks[index].frame == "contents" and blocks[index].left_out is None:
-            lists += 1
-            end = _contents_end(text, blocks, index)
+            end, seen = _contents_end(text, blocks, index)
+            room -= seen - blocks[index].start
             for block in blocks[index:end]:
                 block.left_out = "contents"
                 block.forget()
@@ -57,9 +56,9 @@ def leave_contents_out(text: str, blocks: list[Block]) -> None:
         index += 1
 
 
-def _contents_end(text: str, blocks: list[Block], first: int) -> int:
-    """Index of the block where the text begins: the first that one of the first entries names."""
-    limit = blocks[first].start + min(int(_CONTENTS_SHARE * len(text)) + 4000, _LONGEST_CONTENTS)
+def _contents_end(text: str, blocks: list[Block], first: int) -> tuple[int, int]:
+    """Index of the block where the text begins, the first that one of the first entries names; how far was looked."""
+    limit = blocks[first].start + int(_CONTENTS_SHARE * len(text)) + 4000
     entries: set[tuple[object, ...]] = set()
     book: int | None = None
     headings = 0
@@ -73,10 +72,12 @@ def _contents_end(text: str, blocks: list[Block], first: int) -> int:
         for key in _keys(text, block, book):
             if met and key in entries and _stands_alone(text, block):
                 listed = block.start - blocks[first].start
-                return index if listed < _LISTED * (headings + 1) else _list_end(text, blocks, first)
+                end = index if listed < _LISTED * (headings + 1) else _list_end(text, blocks, first)
+                return end, max(block.start, blocks[end - 1].end)
             if met < _FIRST_ENTRIES:
                 entries.add(key)
-    return _list_end(text, blocks, first)
+    end = _list_end(text, blocks, first)
+    return end, max(limit, blocks[end - 1].end)
 
 
 def _stands_alone(text: str, block: Block) -> bool:

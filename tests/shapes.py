@@ -1,4 +1,4 @@
-"""Generated files of many shapes, each of about a wanted size, for tests of time and memory."""
+"""Generated files of many shapes, each of about a wanted number of characters, for tests of time and memory."""
 
 from __future__ import annotations
 
@@ -180,7 +180,6 @@ KINDS: Final[dict[str, tuple[str, Make]]] = {
 
 
 def generated(kind: str, size: int) -> tuple[str, bytes]:
-    """Name and bytes of a file of a kind, of about so many bytes."""
+    """Name and bytes of a file of a kind, of about so many characters."""
     name, make = KINDS[kind]
-    unit = len(make(2_000).encode("utf-8", "surrogateescape")) / max(1, len(make(2_000)))
-    return name, make(max(1, int(size / unit))).encode("utf-8", "surrogateescape")
+    return name, make(size).encode("utf-8", "surrogateescape")
