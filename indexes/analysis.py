@@ -281,6 +281,7 @@ _SIGNS: Final = frozenset("!.*")  # stand beside a word where they are no part o
 _NOTHING: Final = Terms("", "", "", "")
 _REMEMBERED: Final = _Remembered()
 UNTOLD: Final = FUNCTION_WORDS | {_STEMMER.stemWord(word) for word in FUNCTION_WORDS}
+_SPELLED: Final = {word for word in FUNCTION_WORDS if len(word) > 1} | {"us"}  # words that capitals make a name
 _FOLDED: Final = _Folded()
 
 
@@ -309,7 +310,11 @@ def _analyse_token(token: str) -> Terms:
 
 def _names(token: str) -> list[str]:
     token = unicodedata.normalize("NFKC", token)
-    return [fold(name) for piece in _GLUED.split(token) for name in names.names_of(piece)]
+    found: list[str] = []
+    for piece in _GLUED.split(token):
+        found += map(fold, names.names_of(piece))
+        found += (word for word in map(fold, names.capitals(piece)) if word in _SPELLED)
+    return found
 
 
 def _words(token: str) -> Iterator[str]:
