@@ -228,9 +228,7 @@ _FEATURES: Final = re.compile(
 )
 _QUOTED: Final = re.compile('"([^"]+)"|[“„”]([^“„”]+)[“”]|«([^«»]+)»|»([^«»]+)«')
 _PLAIN: Final = re.compile(r"[0-9]+(?:st|nd|rd|th|s)|\d+\.\d+")  # 19th, 1990s, 4.25
-_SHORT: Final = re.compile(
-    r"\d\S{0,11}|[^\W\d_]|[IVXLC]{1,5}"
-)  # behind a word, a number or a letter is part of its name
+_SHORT: Final = re.compile(r"\d\S{0,11}|[A-Z]|[IVXLC]{1,5}")  # a name together with the word before it
 _AROUND: Final = ".,;:!?\"'()[]{}<>*_-|`–—“”‘’„«»…"  # signs that end or open a word and no identifier
 
 
