@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
@@ -198,6 +199,7 @@ class Registry:
         Raises:
             ModelError: when it is unknown or no embedder, or was not trained for that dimension.
         """
+        self._check_known(name.partition("@")[0], EmbedderModel, "embedder")
         model = self.get(name)
         if not isinstance(model, EmbedderModel):
             known = [each.name for each in self if isinstance(each, EmbedderModel)]
@@ -210,11 +212,19 @@ class Registry:
         Raises:
             ModelError: when it is unknown or no language model.
         """
+        self._check_known(name, LanguageModel, "language model")
         model = self.get(name)
         if not isinstance(model, LanguageModel):
             known = [each.name for each in self if isinstance(each, LanguageModel)]
             raise ModelError(f"model {name!r} is no language model", _known(known))
         return model
+
+    def _check_known(self, name: str, kind: type[AnyModel], what: str) -> None:
+        if name not in self._models:
+            known = [each.name for each in self if isinstance(each, kind)]
+            close = get_close_matches(name, known, n=1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            raise ModelError(f"unknown {what} {name!r}{meant}", _known(known))
 
 
 def load_registry(*files: Path) -> Registry:

@@ -1,6 +1,6 @@
 """The command line: one face, each command a thin call into this package.
 
-Exit status: 0 done; 1 our own defect; 2 wrong use or settings; 3 published, and some documents failed; 4 a gate
+Exit status: 0 done; 1 internal error; 2 wrong use or settings; 3 published, and some documents failed; 4 a gate
 refused, nothing published; 5 another build holds the index; 130 interrupted. Progress and messages go to standard
 error; with ``--json`` the last line of standard output is one JSON object, for an error too.
 """
@@ -12,7 +12,8 @@ from typing import Annotated, Any, Final, cast, get_args
 
 import typer
 
-from flows import interrupts
+from flows import interrupts, streams
+from flows.asking import QuestionCommand
 from flows.command import STARTED, Config, Index, Json, Quiet, clearly, finish, say
 from flows.keeping_commands import register
 from flows.settings import Mode, Settings, load_settings, prepare_environment, prepare_llm
@@ -34,6 +35,23 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"gristmill {version('gristmill')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _gristmill(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """Turns a document store into a published search index, again and again, touching only what changed."""
 
 
 @app.command()
@@ -163,7 +181,7 @@ def _built(report: dict[str, Any], as_json: bool, settings: Settings) -> None:
         raise typer.Exit(SOME_FAILED)
 
 
-@app.command()
+@app.command(cls=QuestionCommand)
 @clearly
 def search(
     query: Annotated[str, typer.Argument(help="Any text.")],
@@ -280,7 +298,7 @@ def evaluate(
     finish(found, as_json, lambda: printing.evaluation(found))
 
 
-@app.command()
+@app.command(cls=QuestionCommand)
 @clearly
 def golden(
     action: Annotated[str, typer.Argument(help="check or add.")],
@@ -394,6 +412,7 @@ register(app)
 
 def main() -> None:
     """The console script."""
+    streams.install()
     interrupts.install()
     prepare_environment()
     app()

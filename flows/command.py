@@ -36,20 +36,17 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
             _fail(error.message, error.remedy, error.exit_status, as_json, checks)
         except KeyboardInterrupt:
             _interrupted(as_json)
-        except BrokenPipeError:
-            sys.stderr.close()
-            raise SystemExit(1) from None
         except BaseException as error:  # a panic of a library in Rust is no Exception
             if isinstance(error, SystemExit | GeneratorExit):
                 raise
             clear = _of_a_store(error, named.get("index"))
             if clear is not None:
                 _fail(clear.message, clear.remedy, clear.exit_status, as_json)
-            # Whatever is left is a defect of ours: its traceback, and status 1.
+            # Whatever is left is an internal error: its traceback, and status 1.
             if interrupts.told():  # such as Prefect's, when what told us to stop stopped its server too
                 _interrupted(as_json)
             traceback.print_exc()
-            what = f"a defect of ours: {type(error).__name__}: {error}"
+            what = f"internal error: {type(error).__name__}: {error}"
             _fail(what, "Please report it with the lines above.", 1, as_json)
 
     return run
@@ -71,13 +68,26 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last 
 def finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
     """Give what a command found, to a program or to a person."""
     if as_json:
-        typer.echo(json.dumps(values, ensure_ascii=False))
+        _print_json(values)
     else:
         show()
 
 
+def _print_json(values: dict[str, Any]) -> None:
+    """One line, with escapes where the stream cannot show a sign."""
+    line = json.dumps(values, ensure_ascii=False)
+    try:
+        line.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(values)
+    typer.echo(line)
+
+
 def _interrupted(as_json: bool) -> NoReturn:
-    remedy = "The index is whole, and what was finished is remembered. Run the command again to go on."
+    remedy = (
+        "Readers see the last published revision, if there is one; finished work is cached. Run the command again to "
+        "go on."
+    )
     _fail("interrupted", remedy, INTERRUPTED, as_json)
 
 
@@ -85,7 +95,7 @@ def _fail(message: str, remedy: str, status: int, as_json: bool, checks: dict[st
     typer.echo(f"gristmill: {message}." + (f"\n  {remedy}" if remedy else ""), err=True)
     if as_json:
         values: dict[str, Any] = {"error": message, "remedy": remedy, "exit_status": status}
-        typer.echo(json.dumps(values | ({"checks": checks} if checks else {}), ensure_ascii=False))
+        _print_json(values | ({"checks": checks} if checks else {}))
     raise SystemExit(status)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
@@ -15,6 +15,7 @@ _CONSOLE: Final = Console(highlight=False)
 _LONGEST: Final = 20  # failures shown before the rest is only counted
 _PREVIEW: Final = 280  # characters of a hit's text
 _DEPTHS: Final = ("1", "5", "10", "20", "50")
+_KEY: Final = 60  # characters of a hit's key shown whole
 _COPIES: Final = 3  # copies of a hit shown before the rest is only counted
 
 
@@ -56,8 +57,8 @@ def hits(answer: dict[str, Any], *, explain: bool) -> None:
     """The hits of a search."""
     if not answer["hits"]:
         say("No hits.")
-    for hit in answer["hits"]:
-        _CONSOLE.print(Text(f"{hit['rank']:>2}  {hit['locator']}", style="bold"), soft_wrap=True)
+    for hit, place in zip(answer["hits"], places(answer["hits"]), strict=True):
+        _CONSOLE.print(Text(f"{hit['rank']:>2}  {place}", style="bold"), soft_wrap=True)
         if explain:
             ranks = ", ".join(f"{channel} {rank or '-'}" for channel, rank in hit["ranks"].items())
             say(f"    score {hit['score']:.4f}; rank by channel: {ranks}; {hit['key']} [{hit['start']}, {hit['end']})")
@@ -75,6 +76,36 @@ def hits(answer: dict[str, Any], *, explain: bool) -> None:
             _section(hit["section"])
     if explain:
         say(f"search {answer['seconds']['search'] * 1000:.0f} ms, start-up {answer['seconds']['start']:.1f} s")
+
+
+def places(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where each hit stands: its locator, with as much of the key as tells it from the other hits.
+
+    A long key is cut from the left, at a slash.
+    """
+    keys = {hit["key"] for hit in found}
+    shown = []
+    for hit in found:
+        name = hit["key"].rsplit("/", 1)[-1]
+        own = _short_key(hit["key"], keys)
+        if hit["locator"] == name or hit["locator"].startswith(f"{name} "):
+            shown.append(own + hit["locator"][len(name) :])
+        elif any(one["locator"] == hit["locator"] and one["key"] != hit["key"] for one in found):
+            shown.append(f"{hit['locator']} ({own})")  # a citation of the work's own
+        else:
+            shown.append(hit["locator"])
+    return shown
+
+
+def _short_key(key: str, keys: Collection[str]) -> str:
+    """A key as it is where it is short, otherwise its end, by which it differs from the others."""
+    start = 0
+    while len(key) - start > _KEY:
+        slash = key.find("/", start)
+        if slash < 0 or sum(one.endswith(key[slash:]) for one in keys) > 1:
+            break
+        start = slash + 1
+    return f"…/{key[start:]}" if start else key
 
 
 def inspection(found: dict[str, Any]) -> None:

@@ -7,16 +7,17 @@ command line's flags. Secrets come from the environment alone and are no setting
 from __future__ import annotations
 
 import os
-import tomllib
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError
 
 from flows.patterns import begins, matches
+from flows.settings_errors import describe, not_json, read_toml, unknown_variables
 from parsers.errors import UsageError
 from parsers.labels import RESERVED, is_reserved
 
@@ -200,7 +201,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags over variables over the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings
 
 
 def load_settings(file: Path | None = None, **flags: Any) -> Settings:
@@ -216,19 +217,27 @@ def load_settings(file: Path | None = None, **flags: Any) -> Settings:
     path = file or Path(SETTINGS_FILE)
     if file is not None and not file.is_file():
         raise UsageError(f"settings file {file}: there is no such file", "Check the path given with --config.")
+    from_file = read_toml(path)
 
     class FromFile(Settings):
-        model_config = SettingsConfigDict(toml_file=path)
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            own = super().settings_customise_sources(settings_cls, *sources, **named)
+            return *own, InitSettingsSource(settings_cls, init_kwargs=from_file)
 
+    look = f"Look at {path}, at the GRISTMILL_ variables and at the flags."
+    if unknown := list(unknown_variables(Settings, os.environ)):
+        raise UsageError("; ".join(unknown), "Correct or unset them; infra/gristmill.example.toml lists the settings.")
     try:
         return FromFile(**{name: value for name, value in flags.items() if value is not None})
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"settings file {path} is not TOML: {error}", "Correct that line.") from error
+    except SettingsError as error:
+        field = next((name for name in Settings.model_fields if f'field "{name}"' in str(error)), "")
+        raise UsageError(not_json(os.environ, field), look) from error
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise UsageError(
-            f"settings: {wrong}", f"Look at {path}, at the GRISTMILL_ variables and at the flags."
-        ) from error
+        wrong = "; ".join(describe(Settings, item) for item in error.errors())
+        raise UsageError(f"settings: {wrong}", look) from error
 
 
 def prepare_environment() -> None:

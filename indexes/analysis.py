@@ -228,9 +228,7 @@ _FEATURES: Final = re.compile(
 )
 _QUOTED: Final = re.compile('"([^"]+)"|[“„”]([^“„”]+)[“”]|«([^«»]+)»|»([^«»]+)«')
 _PLAIN: Final = re.compile(r"[0-9]+(?:st|nd|rd|th|s)|\d+\.\d+")  # 19th, 1990s, 4.25
-_SHORT: Final = re.compile(
-    r"\d\S{0,11}|[^\W\d_]|[IVXLC]{1,5}"
-)  # behind a word, a number or a letter is part of its name
+_SHORT: Final = re.compile(r"\d\S{0,11}|[A-Z]|[IVXLC]{1,5}")  # a name together with the word before it
 _AROUND: Final = ".,;:!?\"'()[]{}<>*_-|`–—“”‘’„«»…"  # signs that end or open a word and no identifier
 
 
@@ -281,6 +279,7 @@ _SIGNS: Final = frozenset("!.*")  # stand beside a word where they are no part o
 _NOTHING: Final = Terms("", "", "", "")
 _REMEMBERED: Final = _Remembered()
 UNTOLD: Final = FUNCTION_WORDS | {_STEMMER.stemWord(word) for word in FUNCTION_WORDS}
+_SPELLED: Final = {word for word in FUNCTION_WORDS if len(word) > 1} | {"us"}  # words that capitals make a name
 _FOLDED: Final = _Folded()
 
 
@@ -309,7 +308,11 @@ def _analyse_token(token: str) -> Terms:
 
 def _names(token: str) -> list[str]:
     token = unicodedata.normalize("NFKC", token)
-    return [fold(name) for piece in _GLUED.split(token) for name in names.names_of(piece)]
+    found: list[str] = []
+    for piece in _GLUED.split(token):
+        found += map(fold, names.names_of(piece))
+        found += (word for word in map(fold, names.capitals(piece)) if word in _SPELLED)
+    return found
 
 
 def _words(token: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ _SYLLABLE: Final = "\uac00-\ud7a3"
 _SINGLE: Final = re.compile(f"[{_HAN}{_SYLLABLE}]")
 # Words of grammar, of which questions are made; longer ones first.
 _CHINESE: Final = """
+之后 之前 以后 以前 之间 之中
 为什么 什么 怎么 怎样 哪里 哪儿 哪个 多少 如何 我们 你们 他们 她们 它们 这个 那个 一个 一只 没有 可以 是否 为何 何处
 的 了 吗 呢 吧 啊 呀 么 是 在 有 无 没 不 我 你 您 他 她 它 这 那 哪 谁 何 几 和 与 及 或 也 都 就 还 很 要 会 能 想
 可 把 被 让 给 从 到 对 向 为 于 之 其 个 只

@@ -38,7 +38,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 def as_store_error(address: str, error: BaseException) -> GristmillError | None:
-    """The clear error behind one of a store's own, where it is about the place and not a defect of ours."""
+    """The clear error behind one of a store's own, where it is about the place and no internal error."""
     if isinstance(error, GristmillError):
         return None
     text = str(error)

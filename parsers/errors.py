@@ -12,7 +12,7 @@
         ├── UnsupportedDocument    no adapter reads this kind of file
         └── BrokenDocument         the file is damaged, encrypted or not what its name says
 
-Anything else that escapes is a defect of ours (exit status 1).
+Anything else that escapes is an internal error (exit status 1).
 """
 
 from __future__ import annotations

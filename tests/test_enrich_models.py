@@ -608,3 +608,14 @@ def test_the_default_embedder_is_in_the_model_folder_byte_for_byte() -> None:
     place = ModelFolder(default_root()).find(minilm)
     assert isinstance(minilm, EmbedderModel)
     assert set(models.check(minilm, place)) == {file.path for file in minilm.files}
+
+
+def test_an_unknown_embedder_lists_embedders_alone() -> None:
+    registry = load_registry()
+    with pytest.raises(ModelError) as refused:
+        registry.embedder("all-MiniLM-L6")
+    assert refused.value.message == "unknown embedder 'all-MiniLM-L6'; did you mean all-MiniLM-L6-v2?"
+    assert "Qwen" not in refused.value.remedy and "multilingual-e5-small-4bit" in refused.value.remedy
+    with pytest.raises(ModelError, match="unknown language model 'gpt'") as other:
+        registry.llm("gpt")
+    assert "MiniLM" not in other.value.remedy

@@ -84,7 +84,7 @@ def test_an_interrupt_ends_one_flow_and_not_the_next_in_the_process() -> None:
     assert done.stdout == "stopped\nbuilt\n", done.stderr
 
 
-def test_an_error_that_follows_an_interrupt_is_no_defect_of_ours() -> None:
+def test_an_error_that_follows_an_interrupt_is_no_internal_error() -> None:
     """What stops the command may stop Prefect's server too, and Prefect then ends the flow with an error of its own."""
     done = run(
         "import signal\n"
@@ -106,7 +106,7 @@ def test_an_error_that_follows_an_interrupt_is_no_defect_of_ours() -> None:
         "        print(end.code)\n"
     )
     assert done.stdout == "1\n130\n", done.stderr
-    assert done.stderr.count("a defect of ours") == 1 and "gristmill: interrupted." in done.stderr
+    assert done.stderr.count("internal error") == 1 and "gristmill: interrupted." in done.stderr
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
