@@ -256,7 +256,11 @@ def evaluate(
     golden: Annotated[Path, typer.Argument(help="A golden set, one JSON object a line.")],
     index: Index = None,
     against: Annotated[
-        str | None, typer.Option("--against", help="Compare with a kept evaluation: its id, its path, or last.")
+        str | None,
+        typer.Option(
+            "--against",
+            help="Compare with a kept evaluation: its id, its path, or last; over the questions that resolve in both.",
+        ),
     ] = None,
     ablate: Annotated[
         bool, typer.Option("--ablate", help="The ladder: bare text, heading path and notes, in every mode.")
@@ -304,17 +308,23 @@ def golden(
     action: Annotated[str, typer.Argument(help="check or add.")],
     file: Annotated[Path, typer.Argument(help="The golden set, one JSON object a line.")],
     question: Annotated[str | None, typer.Argument(help="With add: the question.")] = None,
-    hit: Annotated[int, typer.Option("--hit", min=0, help="With add: rank of the hit that answers; 0 for none.")] = 1,
-    quote: Annotated[
-        str | None, typer.Option("--quote", help="With add: its words that answer; all by default.")
+    doc: Annotated[
+        str, typer.Option("--doc", help="With add: key of the document that answers, or its end; needs no search.")
+    ] = "",
+    line: Annotated[
+        int | None, typer.Option("--line", min=1, help="With --doc: line in which the answer begins.")
     ] = None,
-    mode: Annotated[str, typer.Option("--mode", help="With add: hybrid, dense or bm25.")] = "hybrid",
+    quote: Annotated[
+        str | None, typer.Option("--quote", help="With add: the words that answer; all of the line or hit by default.")
+    ] = None,
+    hit: Annotated[int, typer.Option("--hit", min=0, help="Without --doc: rank of the hit that answers; 0: none.")] = 1,
+    mode: Annotated[str, typer.Option("--mode", help="With --hit: hybrid, dense or bm25.")] = "hybrid",
     category: Annotated[str, typer.Option("--category", help="With add: the question's category.")] = "",
     index: Index = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Check a golden set against the published index, or add a question to it from a search hit."""
+    """Check a golden set against the published index, or add a question: by document and quote or line, or by a hit."""
     from flows import golden_keeping, printing
 
     settings = load_settings(config, index=index)
@@ -326,7 +336,10 @@ def golden(
     elif action == "add":
         if question is None:
             raise typer.BadParameter("name the question: gristmill golden add FILE QUESTION")
-        added = golden_keeping.add(settings, file, question, _mode(mode), hit, quote, category)
+        if line is not None and not doc:
+            raise typer.BadParameter("--line belongs to --doc")
+        answer = golden_keeping.Answer(document=doc, quote=quote, line=line, hit=hit, mode=_mode(mode))
+        added = golden_keeping.add(settings, file, question, answer, category)
         finish(added, as_json, lambda: printing.golden_added(added))
     else:
         raise typer.BadParameter(f"{action!r} is none of check, add")

@@ -9,12 +9,13 @@ import msgspec
 
 from flows.embedding import open_query_embedder
 from flows.golden_sets import resolve, texts_of
-from flows.measuring import PUBLISHED, corpus_digest, make_record, measure, published_index, worst_questions
+from flows.measuring import PUBLISHED, make_record, measure, published_index, worst_questions
 from flows.page import check_page, write_page
 from flows.place import published
 from flows.searching import check_always, fusion
 from flows.settings import Settings
 from indexes.evaluation.golden import load_golden
+from indexes.evaluation.reading import FEW
 from indexes.evaluation.record import (
     Record,
     check_comparable,
@@ -39,7 +40,8 @@ def evaluate(
 
     Args:
         against: a record to compare with, by id or path; ``last`` is the newest of this index.
-        strict: whether a question that does not resolve is an error; otherwise it is left out and named.
+        strict: whether a question that does not resolve is an error; otherwise it is left out and named, and so it is
+            in a comparison, which is over the questions that resolve in both.
         html: where to write the report page.
 
     Returns:
@@ -47,18 +49,18 @@ def evaluate(
         was asked for.
 
     Raises:
-        UsageError: when a question does not resolve, the record to compare with is of another corpus, or a filter
-            names a label that no document carries.
+        UsageError: when a question does not resolve, the record to compare with was measured by other metrics, or a
+            filter names a label that no document carries.
     """
     questions = load_golden(golden)
     storage, pointer = published(settings)
     rows = list(published_catalog(storage, pointer).rows())
     other = find_record(storage, against) if against else None
     if other:
-        check_comparable(other, corpus_digest(rows))
+        check_comparable(other)
     check_page(html)
     texts = texts_of(storage, rows)
-    resolved = resolve(golden, questions, texts, strict=strict)
+    resolved = resolve(golden, questions, texts, strict=strict and other is None)
     table, lexical = open_stores(storage, pointer)
     check_always(settings, storage, pointer, lexical)
     vectors = None
@@ -92,7 +94,10 @@ def finish(storage: Storage, record: Record, other: Record | None, html: Path | 
     found["record"] = f"{storage.address.rstrip('/')}/{record_key(record.id)}" if kept else ""
     if not kept:
         found["not_kept"] = problem
-    return found | ({"comparison": comparison, "against": other.id} if other else {})
+    found["least_questions"] = FEW
+    if not other:
+        return found
+    return found | {"comparison": comparison, "against": other.id, "documents_changed": other.corpus != record.corpus}
 
 
 def find_record(storage: Storage, name: str) -> Record:

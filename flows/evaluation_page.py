@@ -151,7 +151,9 @@ def _comparison(comparison: Mapping[str, Any] | None) -> list[dict[str, Any]] | 
     rows = []
     for name, one in comparison.items():
         low, high = one["interval"]
-        rows.append({"name": name, "low": low, "high": high, "verdict": verdict(one["p"], one["difference"]), **one})
+        rows.append(
+            {"name": name, "low": low, "high": high, "verdict": verdict(one["p"], one["difference"], one["n"]), **one}
+        )
     return rows
 
 

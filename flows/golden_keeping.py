@@ -1,10 +1,11 @@
-"""Keeping a golden set: writing a question from a search hit, and checking a set against an index."""
+"""Keeping a golden set: writing a question, and checking a set against an index."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from enrich.files import atomic_write
+from flows.golden_places import find_document, pin, unique_span
 from flows.golden_sets import texts_of
 from flows.place import published
-from flows.searching import open_searcher
 from flows.settings import Mode, Settings
 from indexes.analysis import fold
-from indexes.evaluation.asking import Corpus
 from indexes.evaluation.golden import (
     Place,
     Question,
@@ -46,6 +46,8 @@ def check(settings: Settings, golden: Path) -> dict[str, Any]:
     Raises:
         UsageError: when the file is no golden set, or nothing is published.
     """
+    from indexes.evaluation.asking import Corpus  # it loads the libraries of the metrics
+
     questions = load_golden(golden)
     storage, pointer = published(settings)
     texts = texts_of(storage, published_catalog(storage, pointer).rows())
@@ -81,34 +83,48 @@ def check(settings: Settings, golden: Path) -> dict[str, Any]:
     }
 
 
-def add(
-    settings: Settings, golden: Path, question: str, mode: Mode, hit: int, quote: str | None, category: str
-) -> dict[str, Any]:
-    """Write a question into a golden set, answered by a hit of its own search.
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Where the answer to a new question stands.
+
+    Attributes:
+        document: key of the document, or its end behind a slash; empty for a hit of the question's own search.
+        quote: the words that answer; all of the line, or of the hit, by default.
+        line: line of the document in which they begin, from 1.
+        hit: rank of the hit that answers; 0 for a question that the documents do not answer.
+        mode: how to search for it.
+    """
+
+    document: str = ""
+    quote: str | None = None
+    line: int | None = None
+    hit: int = 1
+    mode: Mode = "hybrid"
+
+
+def add(settings: Settings, golden: Path, question: str, answer: Answer, category: str = "") -> dict[str, Any]:
+    """Write a question into a golden set, answered by a passage of a document or by a hit of its own search.
+
+    A model is loaded for a hit alone.
 
     Args:
         golden: the file; it is made where it is missing.
-        hit: rank of the hit that answers; 0 for a question that the documents do not answer.
-        quote: the hit's words that answer; all of its text by default.
 
     Returns:
         ``golden``, and ``added``: the question as it was written.
 
     Raises:
-        UsageError: when there is no such hit, the quote does not stand in it, or stands in its document twice; or the
-            question is in the set already.
+        UsageError: when there is no such document, line or hit, or the quote does not stand there, or stands there
+            several times; or the question is in the set already.
     """
     questions = load_golden(golden) if golden.exists() else []
     if not question.strip():
         raise UsageError("the question is blank", "Ask something.")
     if any(fold(one.question).split() == fold(question).split() for one in questions):
         raise UsageError(f"golden set {golden} asks that already: {question}", "Ask something else.")
-    spans = [_span(settings, question, mode, hit, quote)] if hit else []
+    spans = [_span(settings, question, answer)] if answer.hit or answer.document else []
     numbers = [int(one.id[1:]) for one in questions if one.id[:1] == "q" and one.id[1:].isdigit()]
     made = Question(id=f"q{max(numbers, default=0) + 1:03d}", question=question, category=category, spans=spans)
-    if spans:
-        storage, pointer = published(settings)
-        requirements(made, texts_of(storage, published_catalog(storage, pointer).rows()))
     line = msgspec.json.encode(made)
     try:
         before = golden.read_bytes() if golden.exists() else b""
@@ -118,17 +134,26 @@ def add(
     return {"golden": str(golden), "added": msgspec.to_builtins(made)}
 
 
-def _span(settings: Settings, question: str, mode: Mode, rank: int, quote: str | None) -> Span:
-    hits = open_searcher(settings, mode).search(question, mode, k=rank)
-    if len(hits) < rank:
-        raise UsageError(f"the search gave {len(hits)} hits, not {rank}", "Name a lower rank, or another --mode.")
-    found = hits[rank - 1]
-    if quote is not None and not quote_pattern(quote).search(found.text):
+def _span(settings: Settings, question: str, answer: Answer) -> Span:
+    storage, pointer = published(settings)
+    texts = texts_of(storage, published_catalog(storage, pointer).rows())
+    if answer.document:
+        key = find_document(answer.document, texts)
+        return pin(key, texts[key], answer.quote, answer.line)
+    from flows.searching import open_searcher  # it loads what only a search needs
+
+    hits = open_searcher(settings, answer.mode).search(question, answer.mode, k=answer.hit)
+    if len(hits) < answer.hit:
+        raise UsageError(f"the search gave {len(hits)} hits, not {answer.hit}", "Name a lower rank, or another --mode.")
+    found = hits[answer.hit - 1]
+    quote = answer.quote or found.text.strip()
+    match = quote_pattern(quote).search(found.text)
+    if match is None:
         raise UsageError(
-            f"the quote does not stand in hit {rank}, {found.key} ({found.locator})",
-            "Quote words of that hit, or name another with --hit.",
+            f"the quote does not stand in hit {answer.hit}, {found.key} ({found.locator})",
+            "Quote words of that hit, name another with --hit, or its document with --doc.",
         )
-    return Span(doc=found.key, quote=quote or found.text.strip())
+    return unique_span(found.key, texts[found.key], found.start + match.start(), found.start + match.end(), quote)
 
 
 def _uncovered(place: Place, chunks: Sequence[Place]) -> dict[str, str] | None:

@@ -56,7 +56,7 @@ def resolve(path: Path, questions: Sequence[Question], texts: Mapping[str, str],
         if not question.spans:
             continue
         try:
-            asked.append(Asked.of(question, requirements(question, texts)))
+            asked.append(Asked.of(question, requirements(question, texts), texts))
         except Stale as error:
             if strict:
                 raise

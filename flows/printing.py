@@ -159,7 +159,7 @@ def evaluation(found: dict[str, Any]) -> None:
     variants = list(dict.fromkeys(run["variant"] for run in found["runs"]))
     for variant in variants:
         runs = [run for run in found["runs"] if run["variant"] == variant]
-        _CONSOLE.print(_curves(f"{variant}: recall by midpoint, in %", runs))
+        _CONSOLE.print(_curves(f"{variant}: recall by midpoint, in %", runs, found["least_questions"]))
     for line in found["reading"]:
         say(line)
     for run in found["runs"] if len(variants) == 1 else []:
@@ -168,25 +168,35 @@ def evaluation(found: dict[str, Any]) -> None:
             say(f"{run['mode']}: top scores tell answerable questions from others in {run['separation']:.0%} of pairs")
     for name, reason in golden["stale"].items():
         say(f"stale      {name}: {reason}")
+    if found.get("documents_changed"):
+        say("Documents have changed since: compared are the questions that require the same words in both.")
     for name, one in (found.get("comparison") or {}).items():
+        chance = f"p = {one['p']:.3f}" if one["n"] >= found["least_questions"] else "too few to tell from chance"
         say(
             f"{name} against {found['against']}, at 10: {one['difference'] * 100:+.1f} points over {one['n']} "
-            f"questions, p = {one['p']:.3f}; won: {_names(one['won'])}; lost: {_names(one['lost'])}"
+            f"questions, {chance}; won: {_names(one['won'])}; lost: {_names(one['lost'])}"
         )
     say(f"record     {found['record'] or 'not kept: ' + found['not_kept']}")
 
 
-def _curves(title: str, runs: list[dict[str, Any]]) -> Table:
+def _curves(title: str, runs: list[dict[str, Any]], few: int) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("mode")
     for name in (*(f"@{depth}" for depth in _DEPTHS), "@10 lies in", "full @10", "MRR"):
         table.add_column(name, justify="right")
     for run in runs:
-        low, high = run["intervals"]["10"]
         cells = [f"{run['recall'][depth] * 100:.1f}" for depth in _DEPTHS]
-        cells += [f"{low * 100:.0f}-{high * 100:.0f}", f"{run['full_recall']['10'] * 100:.1f}", f"{run['mrr']:.2f}"]
+        cells += [_interval(run, few), f"{run['full_recall']['10'] * 100:.1f}", f"{run['mrr']:.2f}"]
         table.add_row(run["mode"], *cells)
     return table
+
+
+def _interval(run: dict[str, Any], few: int) -> str:
+    """Where recall at 10 lies, as far as the questions tell: not where they are few or all came out alike."""
+    low, high = run["intervals"]["10"]
+    if run["n"] < few:
+        return "too few"
+    return f"{low * 100:.0f}-{high * 100:.0f}" if low < high else "-"
 
 
 def golden_check(found: dict[str, Any]) -> None:

@@ -18,6 +18,10 @@ from rich.progress import Progress as Bars
 KEPT: Final = "the index keeps its last good version"  # said of a skipped document that was indexed before
 
 
+FIRST: Final = 0.5  # seconds to the second line of progress; from then on twice as long each time
+READING: Final = 0.2  # share of a document's way that reading is, in a bar
+
+
 class Failure(msgspec.Struct, frozen=True):
     """A document that is not wholly in the index, and why."""
 
@@ -147,9 +151,12 @@ class BuildReport(msgspec.Struct, kw_only=True):
 class Progress:
     """Says on standard error what is being done: bars in a terminal, a line now and then otherwise.
 
+    A document is read when it is parsed, and done when its rows are written, which its batch is at once. The first
+    lines come soon after one another, the later ones less often.
+
     Args:
         quiet: say nothing.
-        every: seconds between two lines of the same stage.
+        every: seconds between two lines at most.
     """
 
     def __init__(self, *, quiet: bool = False, every: float = 10.0) -> None:
@@ -158,6 +165,8 @@ class Progress:
         self._bars: Bars | None = None
         self._task: Any = None
         self._said = 0.0
+        self._pause = FIRST
+        self._read = (0, 0)
         self._begun = time.perf_counter()
         self._totals = (0, 0)
         self._done = (0, 0)
@@ -198,34 +207,51 @@ class Progress:
     def advance(self, documents: int, size: int) -> None:
         """So many more documents and bytes are done."""
         self._done = (self._done[0] + documents, self._done[1] + size)
-        self._show("documents", last=self._done[0] >= self._totals[0])
+        self._read = (max(self._read[0], self._done[0]), max(self._read[1], self._done[1]))
+        self._show(last=self._done[0] >= self._totals[0])
+
+    def read(self, documents: int, size: int) -> None:
+        """So many more documents and bytes are read."""
+        self._read = (self._read[0] + documents, self._read[1] + size)
+        self._show()
 
     def embedded(self, texts: int, seconds: float) -> None:
         """So many more texts were embedded in so many seconds."""
         self._embedded += texts
         self._embedding += seconds
-        self._show("embedding")
+        self._show()
 
     def noted(self, notes: int, seconds: float) -> None:
         """So many more notes were asked for in so many seconds."""
         self._noted += notes
         self._noting += seconds
-        self._show("notes")
+        self._show()
 
-    def _show(self, stage: str, *, last: bool = False) -> None:
+    def _show(self, *, last: bool = False) -> None:
+        now = time.perf_counter()
+        text = self._text(now - self._begun)
+        if self._bars is not None:
+            done = self._done[1] + READING * (self._read[1] - self._done[1])
+            self._bars.update(self._task, completed=done, what=text)
+        elif last or now - self._said > self._pause:
+            self._pause = self._every if self._pause * 2 > self._every else self._pause * 2
+            self._said = now
+            self.say(f"  {text}")
+
+    def _text(self, seconds: float) -> str:
         rate = ""
         if self._noted:
             rate += f", {self._noted:,} notes at {self._noting / self._noted:.1f} s each"
         if self._embedded:
             rate += f", {self._embedded:,} chunks embedded at {self._embedded / max(self._embedding, 1e-9):.0f}/s"
-        megabytes = self._done[1] / 1e6
-        speed = megabytes / max(time.perf_counter() - self._begun, 1e-9)
-        text = (
-            f"{self._done[0]:,} of {self._totals[0]:,} documents, {megabytes:.1f} of {self._totals[1] / 1e6:.1f} MB"
-            f" at {speed:.2f} MB/s{rate}"
+        megabytes = self._read[1] / 1e6
+        written = "" if self._read[0] == self._done[0] else f", {self._done[0]:,} written"
+        return (
+            f"{self._read[0]:,} of {self._totals[0]:,} documents read{written}, {_megabytes(megabytes)} of "
+            f"{_megabytes(self._totals[1] / 1e6)} MB at {_megabytes(megabytes / max(seconds, 1e-9))} MB/s{rate}"
         )
-        if self._bars is not None:
-            self._bars.update(self._task, completed=self._done[1], what=text)
-        elif last or time.perf_counter() - self._said > self._every:
-            self._said = time.perf_counter()
-            self.say(f"  {text}")
+
+
+def _megabytes(value: float) -> str:
+    """A number with two digits that say something, so that little is not shown as nothing."""
+    return f"{value:,.1f}" if value >= 0.95 else f"{value:.2g}" if value >= 0.001 else f"{value:.4f}"

@@ -76,6 +76,7 @@ def parse(shop: Workshop, batch: Collection[Entry]) -> None:
     known = shop.documents.known(entry.document for entry in waiting)
     fresh: dict[str, bytes] = {}
     for entry in waiting:
+        shop.progress.read(1, entry.object.size)
         if entry.document in known or entry.document in fresh:
             continue
         document = read(entry.key, shop.fetched[entry.bytes_digest])

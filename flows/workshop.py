@@ -152,9 +152,11 @@ class Workshop:
 
     def _prove(self, embedder: Embedder) -> None:
         """Have the runtime prove itself against the index; where that has nothing yet, against the model's own."""
-        built = self.published is not None and embedder.provenance.id in self.published.runtimes
+        published = self.published
+        built = published is not None and embedder.provenance.id in published.runtimes
+        bare = published is not None and not published.counts["vectors"]  # so nothing can differ from its vectors
         try:
-            own = self._own_runtime if built or not self.continues else None
+            own = self._own_runtime if built or bare or not self.continues else None
             self.parity = prove(embedder, self.storage, self.settings.cache_dir, own)
         except GateRefused as refusal:
             self.report.checks["parity"] = f"refused: {refusal.message}"

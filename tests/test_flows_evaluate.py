@@ -10,9 +10,12 @@ import pytest
 from conftest import Workspace
 from fakes import LettersRuntime
 
+from flows import printing
 from flows.ablate import ablate
 from flows.evaluate import evaluate
-from flows.golden_keeping import add, check
+from flows.golden_keeping import Answer, add, check
+from flows.golden_sets import resolve
+from indexes.evaluation.golden import load_golden
 from indexes.evaluation.record import read_record
 from parsers.errors import UsageError
 
@@ -106,8 +109,32 @@ def test_an_evaluation_is_compared_with_a_kept_one(built: Workspace) -> None:
     assert evaluate(built.settings(), path, against=first["record"])["against"] == first["id"]
     built.write("pumps.md", "# Pumps\n\nA pump hums at dawn. It is green.\n")
     built.build()
-    with pytest.raises(UsageError, match="another corpus"):
-        evaluate(built.settings(), path, against=first["id"])
+    third = evaluate(built.settings(), path, against=first["id"])
+    assert third["documents_changed"] and third["comparison"]["published bm25"]["n"] == 2
+
+
+def test_a_comparison_over_changed_documents_is_over_what_resolves_in_both(
+    built: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    winters = asks("winters", "seal", "valves.md", "A seal lasts two winters")
+    path = golden(built, winters, PUMPS, asks("price", "price", "valves.md", "Twelve crowns"))
+    evaluate(built.settings(), path)
+    built.write("valves.md", "# Moved\n\nNew words above.\n\n" + TEXT.replace("Twelve", "Thirteen"))
+    built.build()
+    found = evaluate(built.settings(), path, against="last")
+    change = found["comparison"]["published bm25"]
+    assert (change["n"], change["missing"], set(found["golden"]["stale"])) == (2, ["price"], {"price"})
+    printing.evaluation(found)
+    shown = capsys.readouterr().out
+    assert "Documents have changed since" in shown and "too few to tell from chance" in shown
+
+
+def test_few_questions_are_said_to_be_too_few(built: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    found = evaluate(built.settings(), golden(built, SEALS, PUMPS))
+    assert found["reading"] == ["2 questions: too few to conclude anything; write 10 or more."]
+    printing.evaluation(found)
+    shown = capsys.readouterr().out
+    assert "too few" in shown and "100-100" not in shown and "bottleneck" not in shown
 
 
 def test_the_page_is_written_and_holds_what_was_asked(built: Workspace) -> None:
@@ -174,19 +201,98 @@ def test_a_golden_set_is_checked(built: Workspace) -> None:
 def test_a_question_is_written_from_a_hit(built: Workspace) -> None:
     path = built.docs.parent / "new.jsonl"
     settings = built.settings()
-    first = add(settings, path, "two winters", "bm25", 1, "A seal lasts two winters", "parts")
+    first = add(settings, path, "two winters", Answer(quote="A seal lasts two winters", mode="bm25"), "parts")
     assert first["added"]["spans"] == [{"doc": "valves.md", "quote": "A seal lasts two winters", **NO_OFFSETS}]
     path.write_bytes(path.read_bytes().rstrip(b"\n"))  # as an editor may leave it
-    second = add(settings, path, "Who painted the gate?", "bm25", 0, None, "")
+    second = add(settings, path, "Who painted the gate?", Answer(hit=0))
     assert (first["added"]["id"], second["added"]["id"]) == ("q001", "q002")
     assert check(settings, path)["errors"] == []
     with pytest.raises(UsageError, match="asks that already"):
-        add(settings, path, "Two  winters", "bm25", 1, None, "")
+        add(settings, path, "Two  winters", Answer(mode="bm25"))
     with pytest.raises(UsageError, match="does not stand in hit 1"):
-        add(settings, path, "winters two", "bm25", 1, "three winters", "")
+        add(settings, path, "winters two", Answer(quote="three winters", mode="bm25"))
     with pytest.raises(UsageError, match="hits, not 9"):
-        add(settings, path, "crowns", "bm25", 9, None, "")
+        add(settings, path, "crowns", Answer(hit=9, mode="bm25"))
     assert len(path.read_text().splitlines()) == 2
+
+
+TWICE = """# Twice
+
+The  lamp is red.
+
+| name | colour |
+| --- | --- |
+| lamp | red |
+
+The lamp is red.
+
+Something else.
+
+The lamp is green. THE LAMP IS RED.
+"""
+
+
+@pytest.fixture
+def twice(built: Workspace) -> Workspace:
+    built.write("deep/er/twice.md", TWICE)
+    built.build()
+    return built
+
+
+def test_a_question_is_written_by_document_and_no_model_is_loaded(
+    twice: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a model was asked for")
+
+    monkeypatch.setattr("flows.searching.open_query_embedder", refuse)
+    path, settings = twice.docs.parent / "new.jsonl", twice.settings()
+    found = {
+        "exact": Answer(document="deep/er/twice.md", quote="The lamp is red."),
+        "end": Answer(document="twice.md", quote="The  lamp is red."),
+        "line": Answer(document="twice.md", line=13),
+        "both": Answer(document="er/twice.md", quote="the lamp is red", line=13),
+        "unfound": Answer(document="valves.md", quote="crowns apiece"),
+    }
+    for name, answer in found.items():
+        add(settings, path, f"{name}?", answer)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["id"] for line in lines] == ["q001", "q002", "q003", "q004", "q005"]
+    assert check(settings, path)["errors"] == []
+    resolved = resolve(path, load_golden(path), {"deep/er/twice.md": TWICE, "valves.md": TEXT}, strict=True)
+    places = [one.requirements[0][0] for one in resolved.asked]
+    assert places[0].start == TWICE.index("The lamp is red.") and places[1].start == TWICE.index("The  lamp")
+    assert TWICE[places[2].start : places[2].end] == "The lamp is green. THE LAMP IS RED."
+    assert "THE LAMP IS RED" in TWICE[places[3].start : places[3].end]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Answer(document="twice.md", quote="lamp is red"), "stands 3 times in deep/er/twice.md (lines 3, 9, 13)"),
+        (Answer(document="twice.md", quote="purple"), "does not stand in deep/er/twice.md"),
+        (Answer(document="twice.md", quote="green", line=3), "does not stand in line 3"),
+        (Answer(document="twice.md", line=2), "line 2 of deep/er/twice.md is blank"),
+        (Answer(document="twice.md", line=99), "is not in its"),
+        (Answer(document="twice.md"), "the answer is not named"),
+        (Answer(document="twise.md", line=1), "document twise.md is not in the index"),
+    ],
+)
+def test_a_refusal_names_no_question_that_was_not_written(twice: Workspace, answer: Answer, says: str) -> None:
+    path = twice.docs.parent / "new.jsonl"
+    with pytest.raises(UsageError) as refused:
+        add(twice.settings(), path, "Which?", answer)
+    assert says in refused.value.message and "q001" not in f"{refused.value.message}{refused.value.remedy}"
+    assert not path.exists()
+
+
+def test_a_hit_whose_words_stand_elsewhere_too_is_told_apart(twice: Workspace) -> None:
+    path, settings = twice.docs.parent / "new.jsonl", twice.settings()
+    twice.write("echo.md", "# Echo\n\nA bell rings.\n\n## Again\n\nA bell rings.\n")
+    twice.build()
+    for hit in (1, 2):
+        add(settings, path, f"bell rings {'x' * hit}", Answer(hit=hit, mode="bm25", quote="A bell rings"))
+    assert check(settings, path)["errors"] == []
 
 
 NO_OFFSETS = {"start": None, "end": None, "groups": []}

@@ -15,6 +15,7 @@ import msgspec
 
 from parsers.errors import UsageError
 
+LINES: Final = 5  # lines named of a quote that stands in several
 _QUOTES: Final = "\"'“”„‟‘’‚‛«»‹›`´"
 _DASHES: Final = "-‐‑‒–—―−"
 _SPELLINGS: Final = {  # letters with the ways in which ligatures write them
@@ -102,10 +103,22 @@ def load_golden(path: Path) -> list[Question]:
             raise UsageError(f"{path}:{number}: no golden question: {error}", "Correct that line.") from error
         if not question.id.strip() or not question.question.strip():
             raise UsageError(f"{path}:{number}: id and question must say something", "Correct that line.")
+        for span in question.spans:
+            if wrong := _incomplete(span):
+                raise UsageError(f"{path}:{number}: span of {span.doc}: {wrong}", "Correct that line.")
         if question.id in questions:
             raise UsageError(f"{path}:{number}: the id {question.id} stands twice", "Give it another id.")
         questions[question.id] = question
     return list(questions.values())
+
+
+def _incomplete(span: Span) -> str:
+    """What a span lacks to name a passage; empty where nothing is missing."""
+    if (span.start is None) != (span.end is None):
+        return "it has start and no end" if span.end is None else "it has end and no start"
+    if span.start is None and not span.quote.strip():
+        return "it has neither a quote nor start and end"
+    return ""
 
 
 def requirements(question: Question, texts: Mapping[str, str]) -> list[Requirement]:
@@ -120,7 +133,10 @@ def requirements(question: Question, texts: Mapping[str, str]) -> list[Requireme
     alone: list[Requirement] = []
     grouped: dict[str, Requirement] = {}
     for span in question.spans:
-        place = _resolve(question.id, span, texts)
+        try:
+            place = resolve_span(span, texts)
+        except Stale as error:
+            raise Stale(f"question {question.id}: {error.message}", error.remedy) from error
         for label in span.groups:
             grouped.setdefault(label, []).append(place)
         if not span.groups:
@@ -128,24 +144,38 @@ def requirements(question: Question, texts: Mapping[str, str]) -> list[Requireme
     return alone + list(grouped.values())
 
 
-def _resolve(question: str, span: Span, texts: Mapping[str, str]) -> Place:
+def resolve_span(span: Span, texts: Mapping[str, str]) -> Place:
+    """Where a span stands.
+
+    Raises:
+        Stale: when its document is not in the index, or its quote is not found exactly once: where several passages
+            differ in white space, case or signs alone, the one that is just as quoted counts.
+    """
     if span.doc not in texts:
-        raise Stale(f"question {question}: document {span.doc} is not in the index", "Build the index of its source.")
+        raise Stale(f"document {span.doc} is not in the index", "Build the index of its source.")
     text = texts[span.doc]
     if span.start is not None and span.end is not None:
         if not 0 <= span.start < span.end <= len(text):
             raise Stale(
-                f"question {question}: [{span.start}, {span.end}) is not in {span.doc} of {len(text)} characters",
-                "Correct the span.",
+                f"[{span.start}, {span.end}) is not in {span.doc} of {len(text)} characters", "Correct the span."
             )
         return Place(span.doc, span.start, span.end)
-    found = [match.span() for match in quote_pattern(span.quote).finditer(text)]
+    found = occurrences(span.quote, text)
     if len(found) != 1:
+        lines = ", ".join(str(text.count("\n", 0, start) + 1) for start, _ in found[:LINES])
         raise Stale(
-            f"question {question}: its quote stands {len(found)} times in {span.doc}: {span.quote[:80]!r}",
+            f"its quote stands {len(found)} times in {span.doc}{f' (lines {lines})' if found else ''}: "
+            f"{span.quote[:80]!r}",
             "Quote words that stand there exactly once.",
         )
     return Place(span.doc, *found[0])
+
+
+def occurrences(quote: str, text: str) -> list[tuple[int, int]]:
+    """Where a quote stands; where it stands just as quoted exactly once, there alone."""
+    found = [match.span() for match in quote_pattern(quote).finditer(text)] if quote.strip() else []
+    exact = [place for place in found if text[place[0] : place[1]] == quote.strip()]
+    return exact if len(exact) == 1 else found
 
 
 def quote_pattern(quote: str) -> re.Pattern[str]:

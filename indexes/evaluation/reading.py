@@ -1,7 +1,7 @@
 """The figures of an evaluation in plain sentences: what each channel misses, and what stands in the way.
 
 Kept here: a sentence says no more than its figures do; a difference that the paired test takes for luck is said to be
-within chance.
+within chance; and nothing is concluded from fewer than ten questions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 from indexes.evaluation.compare import Comparison, compare
 from indexes.evaluation.record import Run
 
+FEW: Final = 10  # questions; with fewer nothing is concluded
 CHANNEL_K: Final = 10  # hits within which a channel is said to have found something
 CHANCE: Final = 0.05  # of luck, from which on a difference is said to be within chance
 POOL_K: Final = 100  # what a reranker is handed
@@ -51,6 +52,10 @@ def reading(runs: Sequence[Run], found: dict[str, Any], stale: int) -> list[str]
     variant = runs[0].variant
     modes = {run.mode: run for run in runs if run.variant == variant}
     main = modes.get("hybrid", modes["bm25"])
+    left_out = [f"{stale} questions did not resolve and were left out; a parser that lost text looks like this."]
+    if main.n < FEW:
+        few = f"{main.n} question{'s' if main.n > 1 else ''}: too few to conclude anything; write {FEW} or more."
+        return [few, *(left_out if stale else [])]
     lines = [_bottleneck(main)]
     cut_through = main.recall["10"] - main.full_recall["10"]
     if cut_through > NOTABLE:
@@ -60,13 +65,13 @@ def reading(runs: Sequence[Run], found: dict[str, Any], stale: int) -> list[str]
         )
     if found:
         lines += _fusion(modes, found)
-    if stale:
-        lines.append(f"{stale} questions did not resolve and were left out; a parser that lost text looks like this.")
-    return lines
+    return lines + (left_out if stale else [])
 
 
-def verdict(p: float, difference: float) -> str:
-    """Whether what changed is ``better``, ``worse``, or ``within chance``."""
+def verdict(p: float, difference: float, n: int = FEW) -> str:
+    """Whether what changed over so many questions is ``better``, ``worse``, ``within chance``, or not to be told."""
+    if n < FEW:
+        return "too few questions"
     if p >= CHANCE:
         return "within chance"
     return "better" if difference > 0 else "worse"

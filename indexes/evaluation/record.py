@@ -1,8 +1,8 @@
 """The record of an evaluation: what was measured on what, kept so that it can be compared months later.
 
-Kept here: a record names everything its figures depend on; records are compared only where corpus and metrics are the
-same, and then over the questions that ask and require the same in both; a record is written whole or not at all and
-never changed.
+Kept here: a record names everything its figures depend on; records are compared only where the metrics are the same,
+and then over the questions that ask and require the same in both; a record is written whole or not at all and never
+changed.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         digest: of the question and of what it requires; equal digests ask and require the same.
+        words: of the question and of the words that it requires, wherever they stand; empty in older records.
     """
 
     id: str
@@ -44,10 +45,15 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     digest: str
     requirements: list[Requirement]
+    words: str = ""
 
     @classmethod
-    def of(cls, question: Question, requirements: list[Requirement]) -> Asked:
-        """A question with its resolved requirements."""
+    def of(cls, question: Question, requirements: list[Requirement], texts: Mapping[str, str] | None = None) -> Asked:
+        """A question with its resolved requirements.
+
+        Args:
+            texts: of the documents, by key.
+        """
         content = msgspec.json.encode([question.question, sorted(sorted(places) for places in requirements)])
         return cls(
             id=question.id,
@@ -56,7 +62,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             kind=kind(question.question),
             digest=hashlib.sha256(content).hexdigest()[:16],
             requirements=requirements,
+            words=_words_digest(question.question, requirements, texts) if texts is not None else "",
         )
+
+
+def _words_digest(question: str, requirements: list[Requirement], texts: Mapping[str, str]) -> str:
+    needed = sorted(
+        sorted([place.doc, " ".join(texts[place.doc][place.start : place.end].split())] for place in places)
+        for places in requirements
+    )
+    return hashlib.sha256(msgspec.json.encode([question, needed])).hexdigest()[:16]
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -209,20 +224,22 @@ def summarize(
 def compare_records(before: Record, after: Record, k: int, alternative: Alternative = "two-sided") -> dict[str, Any]:
     """Each run of ``after`` against the run of the same name in ``before``, over the questions they share.
 
+    Where documents have changed in between, those questions are shared that require the same words in both.
+
     Returns:
         A :class:`indexes.evaluation.compare.Comparison` by the run's name; a run without a counterpart is left out.
 
     Raises:
-        UsageError: when the records measured another corpus or by other metrics, or ask no question alike.
+        UsageError: when the records were measured by other metrics, or ask no question alike.
     """
-    check_comparable(before, after.corpus)
-    digests = {one.id: one.digest for one in before.questions}
-    same = {one.id for one in after.questions if digests.get(one.id) == one.digest}
+    check_comparable(before)
+    earlier = {one.id: one for one in before.questions}
+    same = {one.id for one in after.questions if one.id in earlier and _asks_alike(earlier[one.id], one)}
     if not same:
         raise UsageError(
             f"record {before.id} asks none of these questions as they are asked now", "Name a record of the same set."
         )
-    other_ids = (digests.keys() | {one.id for one in after.questions}) - same
+    other_ids = (earlier.keys() | {one.id for one in after.questions}) - same
     found: dict[str, Comparison] = {}
     for run in after.runs:
         other = before.run(run.mode, run.variant)
@@ -232,21 +249,26 @@ def compare_records(before: Record, after: Record, k: int, alternative: Alternat
     return {name: msgspec.to_builtins(one) for name, one in found.items()}
 
 
-def check_comparable(before: Record, corpus: str) -> None:
+def _asks_alike(one: Asked, other: Asked) -> bool:
+    """Whether two questions ask and require the same; of an older record, whether they ask the same of one document."""
+    if one.digest == other.digest or (one.words and one.words == other.words):
+        return True
+    if one.words and other.words:
+        return False
+    documents = [{place.doc for places in each.requirements for place in places} for each in (one, other)]
+    return one.question == other.question and documents[0] == documents[1]
+
+
+def check_comparable(before: Record) -> None:
     """Check that a record can be compared with what is measured now.
 
     Raises:
-        UsageError: when it measured another corpus or by other metrics.
+        UsageError: when it was measured by other metrics.
     """
     if before.metrics != metrics.VERSION:
         raise UsageError(
             f"record {before.id} was measured by version {before.metrics} of the metrics, now it is {metrics.VERSION}",
             "Evaluate that index again.",
-        )
-    if before.corpus != corpus:
-        raise UsageError(
-            f"record {before.id} is of another corpus ({before.corpus[:8]}) than this one ({corpus[:8]})",
-            "Only records of the same documents are compared.",
         )
 
 
