@@ -13,7 +13,7 @@ from flows.repair import repair as repair
 from flows.repair import verify as verify
 from flows.settings import Settings, default_cache
 from indexes import erasure, retention
-from indexes.generation import Draft
+from indexes.generation import Draft, published_catalog
 from indexes.rollback import roll_back
 from indexes.storage import Pointer, Storage
 from indexes.store_errors import as_store_error
@@ -42,6 +42,10 @@ def rollback(settings: Settings, to: int | None) -> dict[str, Any]:
     Args:
         to: its number; None for the one before the published.
 
+    Returns:
+        ``revision``, ``generation``, ``content_of``, ``held``, and ``deleted_since``: the keys of the documents that
+        the old revision held and that are deleted today, which readers do not see.
+
     Raises:
         UsageError: when that revision is not kept, or is the published one.
         StoreError: when nothing is published, or the revision cannot be opened.
@@ -52,7 +56,20 @@ def rollback(settings: Settings, to: int | None) -> dict[str, Any]:
         held = f"gone back from revision {pointer.revision} to revision {target.revision}"
         like = msgspec.structs.replace(target, sources=pointer.sources, rates=pointer.rates)
         made = _publish(storage, draft, like, made_by="rollback", held=held)
-    return {"revision": made.revision, "generation": made.generation, "content_of": target.revision, "held": made.held}
+        deleted = _keys(storage, target).items() - _keys(storage, made).items()
+    return {
+        "revision": made.revision,
+        "generation": made.generation,
+        "content_of": target.revision,
+        "held": made.held,
+        "deleted_since": sorted(key for _, key in deleted),
+    }
+
+
+def _keys(storage: Storage, pointer: Pointer) -> dict[str, str]:
+    """The keys of a revision's documents by document id."""
+    columns = published_catalog(storage, pointer).columns(["document_id", "key"])
+    return dict(zip(columns["document_id"].to_pylist(), columns["key"].to_pylist(), strict=True))
 
 
 def release(settings: Settings) -> dict[str, Any]:

@@ -63,7 +63,18 @@ def sweep(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Clear away what no kept revision needs and nobody may still want, or erase documents everywhere."""
+    """Clear away what no kept revision needs and nobody may still want, or erase documents everywhere.
+
+    \b
+    To erase a document for good:
+      1. Find its key:          gristmill search "its words" --json
+      2. Remove it at its source, or `exclude` it in the settings.
+      3. Erase it:              gristmill sweep --purge KEY
+      4. On each machine that reads the index, delete the folder `cache_dir`
+         and restart what serves it.
+      5. Check:                 gristmill search "its words" finds nothing,
+                                gristmill verify says that nothing is wrong.
+    """
     from flows import keeping, printing
 
     settings = load_settings(config, index=index)

@@ -259,7 +259,11 @@ def revisions(found: dict[str, Any]) -> None:
 def rolled_back(found: dict[str, Any]) -> None:
     """Where readers are now."""
     if found["held"]:
-        say(f"Readers see what revision {found['content_of']} held, as revision {found['revision']}.")
+        gone = found["deleted_since"]
+        less = f", without {len(gone)} documents deleted since" if gone else ""
+        say(f"Readers see what revision {found['content_of']} held{less}, as revision {found['revision']}.")
+        if gone:
+            say(f"deleted    {_names(gone)}")
         say("Publishing is held until `gristmill rollback --release`.")
     else:
         say("Released: the next build publishes again.")

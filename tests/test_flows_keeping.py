@@ -21,7 +21,7 @@ from test_flows_build import NOTHING, files
 from typer.testing import CliRunner
 
 from enrich.memo import Memo
-from flows import keeping
+from flows import keeping, printing
 from flows.build import BuildOptions, build
 from flows.cli import app
 from flows.place import published
@@ -113,6 +113,25 @@ def test_a_rollback_holds_until_it_is_released_and_the_next_build_goes_forward(w
     assert workspace.build()["revision"] == 6
     assert_equals_a_clean_build(workspace)
     assert workspace.build()["work"] == NOTHING
+
+
+def test_a_rollback_says_which_deleted_documents_it_does_not_hold(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b", "c"):
+        workspace.write(f"{name}.md", f"# {name}\n\nThe pump of {name} stops.\n")
+    workspace.build()
+    for name in ("a", "b"):
+        (workspace.docs / f"{name}.md").unlink()
+    workspace.write("d.md", "# d\n\nNew.\n")
+    workspace.build(allow_deletes=True)
+    went = keeping.rollback(workspace.settings(), 1)
+    assert went["deleted_since"] == ["a.md", "b.md"]
+    printing.rolled_back(went)
+    shown = capsys.readouterr().out
+    assert "Readers see what revision 1 held, without 2 documents deleted since, as revision 3." in shown
+    assert "deleted    a.md, b.md" in shown
+    assert {hit.key for hit in workspace.search("pump", "bm25")} == {"c.md"}
 
 
 def test_a_rollback_to_what_is_not_there_names_what_is(workspace: Workspace) -> None:

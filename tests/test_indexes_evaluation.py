@@ -294,16 +294,14 @@ def test_channels_and_reading_say_what_the_figures_say() -> None:
 
 
 def test_a_reading_tells_order_from_recall() -> None:
-    far = Ranked(
-        names := [f"x{i}" for i in range(20)] + ["c0"],
-        names,
-        [[Place("b.md", 0, 5)]] * 20 + [[CHUNKS["c0"]]],
-        [1.0] * 21,
-    )
-    answered = [ranked(number) for number in range(1, 10)]
-    assert "Order is the bottleneck" in reading([run("bm25", far, *answered[:-1], far)], {}, 0)[0]
-    assert "Neither" in reading([run("bm25", ranked(0), *answered)], {}, 0)[0]
-    assert reading([run("bm25", far, *answered[:8])], {}, 0) == [
+    def far(number: int) -> Ranked:
+        names = [f"x{i}" for i in range(20)] + [f"c{number}"]
+        return Ranked(names, names, [[Place("b.md", 0, 5)]] * 20 + [[CHUNKS[names[-1]]]], [1.0] * 21)
+
+    answered = [ranked(number) for number in range(10)]
+    assert "Order is the bottleneck" in reading([run("bm25", far(0), far(1), *answered[2:])], {}, 0)[0]
+    assert "Neither" in reading([run("bm25", *answered)], {}, 0)[0]
+    assert reading([run("bm25", far(0), *answered[1:9])], {}, 0) == [
         "9 questions: too few to conclude anything; write 10 or more."
     ]
 

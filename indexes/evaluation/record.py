@@ -234,7 +234,8 @@ def compare_records(before: Record, after: Record, k: int, alternative: Alternat
     """
     check_comparable(before)
     earlier = {one.id: one for one in before.questions}
-    same = {one.id for one in after.questions if one.id in earlier and _asks_alike(earlier[one.id], one)}
+    moved = before.corpus != after.corpus
+    same = {one.id for one in after.questions if one.id in earlier and _asks_alike(earlier[one.id], one, moved=moved)}
     if not same:
         raise UsageError(
             f"record {before.id} asks none of these questions as they are asked now", "Name a record of the same set."
@@ -249,11 +250,15 @@ def compare_records(before: Record, after: Record, k: int, alternative: Alternat
     return {name: msgspec.to_builtins(one) for name, one in found.items()}
 
 
-def _asks_alike(one: Asked, other: Asked) -> bool:
-    """Whether two questions ask and require the same; of an older record, whether they ask the same of one document."""
+def _asks_alike(one: Asked, other: Asked, *, moved: bool) -> bool:
+    """Whether two questions ask and require the same.
+
+    Of an older record, which does not know the words, it is enough after a change of documents that the same is asked
+    of the same documents.
+    """
     if one.digest == other.digest or (one.words and one.words == other.words):
         return True
-    if one.words and other.words:
+    if not moved or (one.words and other.words):
         return False
     documents = [{place.doc for places in each.requirements for place in places} for each in (one, other)]
     return one.question == other.question and documents[0] == documents[1]
