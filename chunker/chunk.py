@@ -32,8 +32,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         citation: how a scholar cites it (``Caesar, Gallic War 4.25``); empty where it is cited by file and place.
         tokens: tokens of ``indexed`` by the ruler, without special tokens.
         section_start, section_end: ``[start, end)`` of the innermost section around the chunk.
-        cut: what had to be cut because it alone is over the budget (``sentence``, ``code``, ``row``, ``heading``);
-            empty otherwise.
+        cut: what had to be cut because it alone is over the budget (``sentence``, ``code``, ``row``, ``heading``), or
+            ``left-out part`` where a long one stands within what is cut; empty otherwise.
         gaps: ``[start, end)`` in ``text`` of each stretch that is left out of the index, such as a comment.
     """
 

@@ -181,7 +181,7 @@ class _Cutter:
             return None
         for atom, inside in ((atoms[0], atoms[0].start < start), (atoms[-1], atoms[-1].end > end)):
             if inside and not self._kept.text[atom.start : atom.end].isspace():
-                atom.cut = atom.cut or "blob"
+                atom.cut = atom.cut or "left-out part"
         atoms[0].start, atoms[-1].end = max(atoms[0].start, start), min(atoms[-1].end, end)
         tokens = self._ruler.count(self._kept.text[start:end])
         header = pack.header or packer.header(atoms[0])

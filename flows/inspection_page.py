@@ -79,7 +79,7 @@ def runs(text: str, chunks: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping
     for low, high in zip(positions, [*positions[1:], len(text)], strict=True):
         begin = tuple(covers.at(low))
         outs.at(low)
-        numbers = tuple(sorted(covers.open))
+        numbers = () if outs.open else tuple(sorted(covers.open))  # a chunk may reach over what is left out
         if low == high and not begin:
             continue
         if numbers and found and found[-1].chunks == numbers and not begin:

@@ -5,7 +5,7 @@ Invariants, tested for every adapter and every real file:
 - Nodes stand in reading order, parents before children, children inside their parents.
 - The leaves' outer spans are disjoint and together hold every non-blank character of the text.
 - Encoded data (``parsers/blobs.py``) is a part of its own that is left out, in every format.
-- Where the builder writes the text, leaves that are left out stand behind everything else, so that they part nothing.
+- Where the builder writes the text, left-out leaves stand behind everything else, so that they part nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Box = tuple[float, float, float, float]
 
 CONTAINERS: Final = frozenset({"section", "list", "item", "table", "quote"})
 ROOT: Final = -1
-LONGEST_TITLE: Final = 1_000  # code points of a heading's title; what is longer is cut
+LONGEST_TITLE: Final = 1_000  # code points of a title; what is longer is cut
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -256,10 +256,7 @@ class TreeBuilder:
         return start, self._length
 
     def write_leaf(self, kind: Kind, text: str, separator: str = "\n\n", **attributes: object) -> None:
-        """Write text and add it as a leaf; blank text adds nothing.
-
-        A leaf with a reason to be left out is written behind everything else, when the document is finished.
-        """
+        """Write text and add it as a leaf, behind everything else if it is left out; blank text adds nothing."""
         if text.strip() and attributes.get("left_out"):
             self._aside.append((kind, text, attributes))
         elif text.strip():
@@ -306,7 +303,7 @@ class TreeBuilder:
         nodes, blobs = leave_blobs_out(text, _grow_to_cover(text, self._nodes))
         document = Document(
             text=text,
-            title=" ".join(title.split()),
+            title=" ".join(title.split())[:LONGEST_TITLE],
             work=work,
             nodes=tuple(nodes),
             metadata=dict(sorted(({**(metadata or {}), "left_out": blobs} if blobs else metadata or {}).items())),
@@ -314,12 +311,9 @@ class TreeBuilder:
             media_type=media_type,
         )
         check(document)
-        if not has_text(document):
-            reason = "; ".join([*problems, empty_reason, *([f"left out: {blobs}"] if blobs else [])])
-            return msgspec.structs.replace(document, status="empty", reason=reason)
-        if problems:
-            return msgspec.structs.replace(document, status="partial", reason="; ".join(problems))
-        return document
+        empty = [] if has_text(document) else [empty_reason, *([f"left out: {blobs}"] if blobs else [])]
+        status: Status = "empty" if empty else "partial" if problems else "ok"
+        return msgspec.structs.replace(document, status=status, reason="; ".join([*problems, *empty]))
 
     def _inside_block(self) -> bool:
         return bool(self._open) and self._nodes[self._open[-1]].kind != "section"

@@ -132,6 +132,10 @@ KINDS: Final[dict[str, tuple[str, Make]]] = {
         "a.html",
         lambda size: f"<h1>{'word ' * (size // 10)}</h1>" + "<h2>a</h2>b" * (size // 22),
     ),
+    "long title of HTML": (
+        "a.html",
+        lambda size: f"<title>{'word ' * (size // 10)}</title>{'<h2>a</h2>b' * (size // 22)}",
+    ),
     "table": ("a.md", _numbered("| part {n} | {n} bar | a seal |\n", "| part | gauge | of |\n|---|---|---|\n")),
     "wide table": ("a.md", lambda size: f"|{'a|' * (size // 7)}\n|{'---|' * (size // 7)}\n|{'b|' * 3}\n"),
     "table of HTML": ("a.html", _numbered("<tr><td>part {n}<td>{n}<td>seal", "<table>", "</table>")),

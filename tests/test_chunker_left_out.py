@@ -156,7 +156,7 @@ def test_a_long_comment_or_a_blob_divides_a_chunk_and_moves_no_other_cut(tokeniz
         kept = " ".join(chunk.indexed for chunk in shown).replace("![x] ", "")
         assert kept == " ".join(sentences)
         assert [chunk.text for chunk in shown[-3:]] == [chunk.text for chunk in plain[-3:]]
-        assert [chunk.cut for chunk in shown if chunk.cut] == ["blob", "blob"] * (between == blob) or between != blob
+        assert {chunk.cut for chunk in shown} <= {"", "left-out part"}
 
 
 def test_a_comment_is_not_in_the_row_s_embedded_text(tokenizer: Path) -> None:
@@ -169,7 +169,8 @@ def test_a_comment_is_not_in_the_row_s_embedded_text(tokenizer: Path) -> None:
 
 
 @given(
-    st.sampled_from(["", "sentence", "code"]), st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=4)
+    st.sampled_from(["", "sentence", "left-out part"]),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=4),
 )
 def test_remarks_are_read_back(cause: str, gaps: list[tuple[int, int]]) -> None:
     chunk = Chunk(start=0, end=1, text="a", cut=cause, gaps=tuple(gaps))

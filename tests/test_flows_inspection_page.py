@@ -252,3 +252,15 @@ def test_the_work_grows_with_the_text() -> None:
     made = page({"document": document(text, nodes), "chunks": chunks}, "a.md")
     assert time.perf_counter() - start < 30
     assert made.count('class="mark"') == count
+
+
+def test_what_is_left_out_within_a_chunk_is_told_from_it() -> None:
+    text = "One <!-- note --> two."
+    chunks = [{"start": 0, "end": len(text)}]
+    nodes = [
+        {"start": 0, "end": 3},
+        {"start": 4, "end": 17, "left_out": "comment"},
+        {"start": 18, "end": 22},
+    ]
+    found = [(text[run.start : run.end], run.chunks, run.reason) for run in runs(text, chunks, nodes)]
+    assert found == [("One ", (1,), ""), ("<!-- note -->", (), "comment"), (" two.", (1,), "")]

@@ -277,7 +277,7 @@ def test_a_list_of_contents_is_left_out() -> None:
     contents = f"<w:sdt>{gallery}<w:sdtContent>{p('Pumps 3')}</w:sdtContent></w:sdt>"
     body = contents + styled("Valves 4", "TOC1") + styled("Pumps", "Heading1") + p("Text.")
     document = office.parse(with_body(body, styles=style("TOC1", name="toc 1")))
-    assert [node.left_out for node in document.nodes[:2]] == ["contents list"] * 2
+    assert [node.left_out for node in document.nodes if node.left_out] == ["contents list"] * 2
     assert indexed(document) == "Pumps\nText."
 
 
@@ -432,7 +432,7 @@ def test_page_header_with_a_table(shared: Path) -> None:
     document = real(shared, "docx-hdrftr.docx")
     assert indexed(document) == "Main document"
     assert document.text.count("First header para") == 1
-    assert [node.kind for node in document.nodes] == ["header", "paragraph", "footer"]
+    assert [node.kind for node in document.nodes] == ["paragraph", "header", "footer"]  # what is left out is behind
 
 
 def test_nested_and_merged_cells(shared: Path) -> None:

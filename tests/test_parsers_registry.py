@@ -332,7 +332,7 @@ FIXTURES = {
         ("e.txt", BOOK.encode()),
     ],
 }
-PINNED = {"markdown": (2, "b3b869f11fb8ce58"), "web": (2, "b89c2d85a1e9b2ee"), "text": (2, "98fb91d59b7dfec4")}
+PINNED = {"markdown": (3, "d36cb198e7d437ab"), "web": (2, "e424fa638ac5f081"), "text": (2, "98fb91d59b7dfec4")}
 
 
 @pytest.mark.parametrize("name", FIXTURES)
