@@ -70,8 +70,7 @@ class _Table(ABC, Generic[Value]):
         self._added = 0
         self._doubles: set[str] = set()
         self._schema = pa.schema([("key", pa.string()), ("made", pa.int64()), *columns])
-        # Made by the first entry: who reads writes nothing.
-        self._table = Table(db, name) if name in tables.names(db) else None
+        self._table = tables.existing(db, name)  # made by the first entry: who reads writes nothing
 
     def get(self, keys: Iterable[str]) -> dict[str, Value]:
         """The values of those keys that are known."""

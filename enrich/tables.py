@@ -237,6 +237,18 @@ def names(db: Any) -> set[str]:
     return {name for name in db.list_tables(limit=1_000).tables if not name.endswith(COPY)}
 
 
+def existing(db: Any, name: str) -> Table | None:
+    """The table of that name at its head; None where there is none, whatever a store still lists of a dropped one."""
+    if name not in names(db):
+        return None
+    try:
+        return Table(db, name)
+    except ValueError as error:
+        if "was not found" not in str(error):
+            raise
+        return None
+
+
 def conditions(column: str, ids: Iterable[str]) -> Iterator[str]:
     """Conditions that together hold for the rows with one of these ids.
 

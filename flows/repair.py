@@ -273,6 +273,7 @@ def _lost(row: Row) -> Row:
 def _publish(shop: Workshop, like: Pointer) -> Pointer:
     """Finish the draft, check it, and publish it with what is said of another revision."""
     draft = shop.draft
+    draft.compare_everything()
     draft.finish()
     runtimes = shop.runtimes()
     checks = {"stores": draft.check_stores(), "fingerprint": draft.check_fingerprint(runtimes)}

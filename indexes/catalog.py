@@ -197,8 +197,10 @@ class Catalog:
     """
 
     def __init__(self, db: Any, version: int | None = None) -> None:
-        exists = version is not None or TABLE in tables.names(db)
-        self._table = Table(db, TABLE, version) if exists else Table.create(db, TABLE, SCHEMA)
+        if version is not None:
+            self._table = Table(db, TABLE, version)
+        else:
+            self._table = tables.existing(db, TABLE) or Table.create(db, TABLE, SCHEMA)
         self._waiting: dict[str, Row] = {}
         self.change = Totals()
         """What the writes since the last :meth:`restore` added, less what they removed."""

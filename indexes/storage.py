@@ -222,11 +222,7 @@ class Storage:
             return {}  # all files are read again
 
     def files(self, pointer: Pointer) -> dict[str, FileDigest] | None:
-        """Size and digest of every file of a revision, by key; None where none were recorded.
-
-        Raises:
-            Damaged: when the list is missing, or not the one that the pointer names.
-        """
+        """Size and digest of every file of a revision, by key; None where none were recorded; Damaged where lost."""
         if not pointer.files:
             return None
         key = files_key(pointer.revision)
@@ -384,12 +380,13 @@ class Storage:
             self._segments.drop(generation, revision)
 
     def generations(self) -> set[str]:
-        """Names of the generations that hold anything, published or not."""
+        """Names of the generations that hold anything, published or not, but for what a damaged record may be of."""
         local = self._local / "generations"
         names = {path.name for path in local.iterdir() if path.is_dir()} if local.is_dir() else set()
         if self.remote:
             names |= {stat.key.split("/")[1] for stat in self.objects.stats("generations/")}
-        return names
+        doubtful = self.unreadable().keys()
+        return {name for name in names if not doubtful or doubtful.isdisjoint(self._with_lexical(name))}
 
     def discard_generation(self, generation: str) -> None:
         """Remove a generation that no kept revision is of."""
@@ -399,11 +396,13 @@ class Storage:
 
     def drafts(self, generation: str, kept: Iterable[int]) -> list[int]:
         """Revisions whose BM25 index lies in a generation and that are not kept: leftovers of kills."""
+        return sorted(self._with_lexical(generation) - set(kept) - self.unreadable().keys())
+
+    def _with_lexical(self, generation: str) -> set[int]:
+        """The revisions whose BM25 index lies in a generation."""
         folder = self.lexical_draft(generation, 0).parent
         found = {int(path.name) for path in folder.iterdir() if path.name.isdigit()} if folder.is_dir() else set()
-        if self._segments is not None:
-            found |= self._segments.revisions(generation)
-        return sorted(found - set(kept))
+        return found | (self._segments.revisions(generation) if self._segments is not None else set())
 
     def scratch(self) -> Path:
         """An empty folder for a build's passing files; what an earlier build left in it is gone."""
