@@ -19,27 +19,13 @@ def standing(settings: Settings) -> dict[str, Any]:
         StoreError: when nothing is published.
     """
     storage, pointer = published(settings)
-    documents: dict[str, int] = {}
-    failures = []
-    skipped = []
-    for row in published_catalog(storage, pointer).rows():
-        documents[row.status] = documents.get(row.status, 0) + 1
-        if row.status == "skipped":
-            skipped.append(Failure(row.key, row.status, row.reason))
-        if row.status != "ok":
-            failures.append(
-                {
-                    "key": row.key,
-                    "status": row.status,
-                    "reason": row.reason,
-                    "attempts": row.attempts,
-                    "looked_at": row.looked_at,
-                }
-            )
+    catalog = published_catalog(storage, pointer)
+    failures = list(catalog.troubled(["key", "status", "reason", "attempts", "looked_at"]))
+    skipped = [Failure(one["key"], one["status"], one["reason"]) for one in failures if one["status"] == "skipped"]
     values: dict[str, Any] = msgspec.to_builtins(pointer)
     return values | {
         "index": settings.index,
-        "documents": dict(sorted(documents.items())),
+        "documents": catalog.statuses(),
         "skipped": msgspec.to_builtins(skipped_types(skipped)),
         "failures": sorted(failures, key=lambda one: str(one["key"])),
         "bytes": storage.size(),

@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -233,6 +234,24 @@ class Catalog:
         if source is not None:
             table = table.filter(pc.equal(table["source"], source))
         return table.select(list(names))
+
+    def statuses(self) -> dict[str, int]:
+        """How many documents have each status."""
+        self._flush()
+        counts: Counter[str] = Counter()
+        for batch in self._table.scan(["status"]):
+            counts.update({str(one["values"]): one["counts"] for one in batch["status"].value_counts().to_pylist()})
+        found: Counter[str] = Counter()
+        for name, count in counts.items():
+            found[status_of_today(name)] += count
+        return dict(sorted(found.items()))
+
+    def troubled(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Some columns, the status among them, of the documents whose status is not ``ok``."""
+        self._flush()
+        for batch in self._table.scan(list(dict.fromkeys([*names, "status"])), "status != 'ok'", 1_024):
+            for values in batch.to_pylist():
+                yield values | {"status": status_of_today(values["status"])}
 
     def totals(self) -> Totals:
         """The catalog in figures, from all its rows."""

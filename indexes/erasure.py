@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chunker.chunk import document_id
-from indexes import retention
+from indexes import cache_health, retention
 from indexes.catalog import WAITING
 from indexes.generation import FLUSH, Draft, Model, published_catalog
 from indexes.rows import schema
-from indexes.storage import Pointer, Storage
+from indexes.storage import Pointer, Storage, files_key, record_key
 from indexes.vectors import ChunkTable
 from parsers.errors import GateRefused, StoreError, UsageError
 
@@ -150,6 +150,7 @@ def erase(storage: Storage, erasure: Erasure) -> Erased:
     retention.give_up(storage, given_up)
     _drop_unpublished(storage, made)
     forgotten = retention.sweep_memory(storage, grace=timedelta(0), rewrite=True)
+    cache_health.record(storage.objects)
     storage.drop_copies()
     storage.objects.delete([INTENT])
     return Erased(made.revision if made is not None else 0, [one.revision for one in given_up], forgotten, records)
@@ -205,10 +206,13 @@ def _checked(draft: Draft) -> str:
 
 
 def _drop_unpublished(storage: Storage, made: Pointer | None) -> None:
-    """Remove what no kept revision is made of: killed builds' records, generations, folders and passing files."""
+    """Remove what no kept revision is made of: killed builds' records, generations, folders, passing files; all lists
+    of files but its own.
+    """
     kept = {one.revision for one in storage.revisions()} if made is not None else set()
-    records = [stat.key for stat in storage.objects.stats("revisions/")]
-    storage.objects.delete([key for key in records if int(key.rsplit("/", 1)[1].split(".")[0]) not in kept])
+    stays = {key(number) for key in (record_key, files_key) for number in kept}
+    there = [stat.key for place in ("revisions/", "files/") for stat in storage.objects.stats(place)]
+    storage.objects.delete([key for key in there if key not in stays])
     retention.clear_leftovers(storage)
 
 

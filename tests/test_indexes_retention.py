@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from revisions import held, sweep, write
 
+from enrich import tables
 from indexes import generation, retention
 from indexes.storage import Pointer, Storage
 from parsers.errors import StoreError
@@ -153,6 +154,42 @@ def test_a_cleanup_that_misses_a_kept_version_removes_nothing(storage: Storage, 
         retention.prune(storage)
     assert sorted((tmp_path / "index").rglob("*.lance")) == files
     assert held(storage, second) == {"a.md": "2"}
+
+
+def new_bytes(folder: Path, before: set[tuple[int, int]]) -> tuple[int, set[tuple[int, int]]]:
+    """Bytes of the files of LanceDB that were not there before.
+
+    Of tantivy's that holds too, but it merges all segments of fewer than 10,000 rows alike.
+    """
+    now = {}
+    for path in folder.rglob("*.lance/**/*"):
+        if path.is_file():
+            status = path.stat()
+            now[status.st_ino, status.st_mtime_ns] = status.st_size
+    return sum(size for key, size in now.items() if key not in before), set(now)
+
+
+def bytes_of_builds(folder: Path, documents: int, builds: int) -> list[int]:
+    """Bytes that each build with one changed document leaves new in an index, which is swept after each."""
+    storage = Storage(str(folder))
+    storage.create()
+    write(storage, {f"{number}.md": f"text {number} " * 40 for number in range(documents)})
+    found = []
+    for number in range(builds):
+        _, before = new_bytes(folder, set())
+        write(storage, {f"{number}.md": f"changed {number} " * 40})
+        retention.retire(storage, keep=2, grace=timedelta(0))
+        retention.prune(storage)
+        found.append(new_bytes(folder, before)[0])
+    return found
+
+
+def test_bytes_written_follow_the_change_and_not_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "COMPACT_AT", 6)  # so that twenty builds meet several mergings
+    small = bytes_of_builds(tmp_path / "small", 100, 20)
+    large = bytes_of_builds(tmp_path / "large", 1_000, 20)
+    assert sum(large) < 1.3 * sum(small), "twenty builds cost what they change, whatever the table holds"
+    assert max(large) < 1.3 * max(small), "and none of them copies it"
 
 
 def run(off: str, *arguments: str) -> Any:
