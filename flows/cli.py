@@ -115,7 +115,7 @@ def build(
         from flows.planning import plan_build
 
         planned = plan_build(settings, Asked(**asked), keep)
-        finish(planned, as_json, lambda: printing.plan(planned))
+        finish(planned, as_json, lambda: printing.plan(planned, settings.exclude))
         return
     report = _build(settings, quiet=quiet, allow_deletes=allow_deletes, force=force, replay=replay, **asked)
     _built(report, as_json, settings)

@@ -1,12 +1,13 @@
 """``build --plan``: what a build would do and how long that would take; and a kept plan, to be replayed.
 
-Kept here: a plan writes nothing to the index; what it cannot know without reading documents is an upper bound and says
+Kept here: a plan writes nothing to the index; what it cannot know without reading documents is estimated and says
 so; and a kept plan is replayed only where source, index and settings are still what it was made for.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import tempfile
 from collections.abc import Iterator
 from itertools import islice
@@ -14,26 +15,23 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pyarrow.compute as pc
 
 from enrich.files import atomic_write
 from enrich.memo import version_key
 from flows.entry import Entry, State
+from flows.estimating import Estimate, Unread, estimate
 from flows.place import open_storage
-from flows.plan import READ_AGAIN, Asked, Plan, Step, make_plan
-from flows.report import BuildReport, Progress
+from flows.plan import READ_AGAIN, SKIPPED, Asked, Plan, Step, make_plan
+from flows.report import BuildReport, Failure, Progress, skipped_types
 from flows.settings import Settings
 from flows.stages import document_key
 from flows.workshop import Workshop
-from indexes.generation import published_catalog
 from parsers.errors import GateRefused, UsageError
 
 FORMAT: Final = 1
 # Seconds a piece of work takes where the index has measured none: a document of some pages on two cores without a GPU,
 # see tests/benchmarks/README.md.
 RATES: Final = {"fetch": 0.001, "parse": 0.02, "chunk": 0.02, "note": 6.5, "embed": 0.06, "write": 0.002}
-BYTES_A_CHUNK: Final = 700  # where the index has measured none: 150 tokens of English
-BYTES_A_TOKEN: Final = 4.3  # likewise; the 60 books of the benchmarks
 FITS_A_PROMPT: Final = 200_000  # tokens: below, a whole corpus may simply be put into a prompt
 AT_ONCE: Final = 2_000
 
@@ -63,23 +61,26 @@ def plan_build(settings: Settings, asked: Asked | None = None, keep: Path | None
 
     Returns:
         ``documents`` {``listed``, ``add``, ``look``, ``renew``, ``retry``, ``reread``, ``remove``, ``unchanged``,
-        ``skipped``}, ``work`` as a build reports
-        it, of which ``chunked``, ``notes``, ``embedded`` and ``rows_written`` are about so many at most, ``seconds`` by
-        stage and ``total``, ``rates``, ``tokens`` of the corpus, ``fits_a_prompt``, the first ``steps``, ``kept``.
+        ``skipped``}, ``work`` as a build reports it, of which ``chunked``, ``notes``, ``embedded`` and ``rows_written``
+        are estimates, ``seconds`` by stage and ``total``, ``rates``, ``tokens`` of the corpus, ``fits_a_prompt``,
+        ``skipped`` by type, the first ``steps`` of other documents, ``kept``.
     """
     storage = open_storage(settings)
     with tempfile.TemporaryDirectory() as folder:
         shop = Workshop(settings, storage, BuildReport(), Progress(quiet=True), 0.0)
         plan = make_plan(shop, Path(folder) / "plan.jsonl", asked or Asked())
-        work = _work(shop, plan)
+        planned = _Planned(shop, plan)
         if keep is not None:
             _keep(keep, shop, plan)
-        first = [msgspec.to_builtins(step) for step in islice(plan.read(), 20)]
-    pointer = shop.published
-    rates = RATES | (pointer.rates if pointer is not None else {})
+        first = [msgspec.to_builtins(one) for one in islice((one for one in plan.read() if one.version != SKIPPED), 20)]
+        new = (Failure(one.key, one.status, one.problem) for one in plan.read() if one.problem)
+        skipped = skipped_types([*shop.report.failures, *new])
+    pointer, work = shop.published, planned.work
+    sampled = {stage: value / work["parsed"] for stage, value in planned.seconds.items() if value}
+    rates = RATES | sampled | (pointer.rates if pointer is not None else {})
     pieces = {"fetch": "fetched", "parse": "parsed", "chunk": "chunked", "note": "notes", "embed": "embedded"}
     seconds = {stage: work[piece] * rates[stage] for stage, piece in (pieces | {"write": "rows_written"}).items()}
-    tokens = _tokens(shop, plan)
+    tokens = max(0, round(planned.tokens + (pointer.counts["tokens"] if pointer is not None else 0)))
     return {
         "index": settings.index,
         "revision": pointer.revision if pointer is not None else 0,
@@ -91,6 +92,7 @@ def plan_build(settings: Settings, asked: Asked | None = None, keep: Path | None
         "measured": sorted(pointer.rates) if pointer is not None else [],
         "tokens": tokens,
         "fits_a_prompt": tokens < FITS_A_PROMPT,
+        "skipped": msgspec.to_builtins(skipped),
         "steps": first,
         "kept": str(keep) if keep is not None else None,
     }
@@ -162,29 +164,57 @@ def _head(shop: Workshop, plan: Plan) -> Head:
     )
 
 
-def _work(shop: Workshop, plan: Plan) -> dict[str, int]:
-    """What the stages would have to do; of what only the documents could tell, the most it can be."""
-    work = dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
-    published = shop.published
-    density = BYTES_A_CHUNK
-    if published is not None and published.counts["chunks"]:
-        sizes = published_catalog(shop.storage, published).columns(["size"])["size"]
-        density = max(1, int(pc.sum(sizes).as_py()) // published.counts["chunks"])
-    steps = (step for step in plan.read() if step.do != "remove")
-    while batch := list(islice(steps, AT_ONCE)):
-        entries = [entry for entry in plan.entries(shop, batch) if not entry.failed]
-        known = _known(shop, entries)
-        for entry in entries:
-            chunks = len(entry.row.chunk_ids) if entry.row is not None else 0
-            if entry.row is None or entry.document != entry.row.document:  # by its bytes too: it may have grown
-                chunks = max(chunks, -(-entry.object.size // density))
-            work["fetched"] += entry.document not in known
-            work["parsed"] += entry.document not in known
-            work["chunked"] += 1
-            work["notes"] += chunks if shop.notes is not None else 0
-            work["embedded"] += chunks if shop.embeds(entry.key) else 0
-            work["rows_written"] += chunks
-    return work
+class _Planned:
+    """What the stages would have to do; of what only the documents could tell, about so much.
+
+    Attributes:
+        work: as a build reports it.
+        tokens: of the documents to be parsed, those of their earlier versions taken off.
+        seconds: to parse and to cut these documents, as far as they were sampled.
+    """
+
+    def __init__(self, shop: Workshop, plan: Plan) -> None:
+        self.work = dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
+        self.tokens = 0.0
+        self.seconds = {"parse": 0.0, "chunk": 0.0}
+        self._shop = shop
+        self._sums = dict.fromkeys(("notes", "embedded", "rows_written"), 0.0)
+        made = estimate(shop, (Unread(one.key, one.object.size) for one in self._entries(plan) if self._unread(one)))
+        for entry in self._entries(plan):
+            self._add(entry, made)
+        self.work |= {name: math.ceil(round(value, 6)) for name, value in self._sums.items()}
+
+    def _entries(self, plan: Plan) -> Iterator[Entry]:
+        """The documents to look at, with what the cache knows of their bytes."""
+        steps = (step for step in plan.read() if step.do != "remove")
+        while batch := list(islice(steps, AT_ONCE)):
+            entries = [entry for entry in plan.entries(self._shop, batch) if not entry.failed]
+            known = _known(self._shop, entries)
+            for entry in entries:
+                entry.touched = entry.document in known
+                yield entry
+
+    @staticmethod
+    def _unread(entry: Entry) -> bool:
+        return not entry.touched and (entry.again or not entry.reread)
+
+    def _add(self, entry: Entry, made: Estimate) -> None:
+        row = entry.row
+        self.work["fetched"] += not entry.touched
+        if entry.reread and not entry.again:
+            return
+        chunks = float(len(row.chunk_ids)) if row is not None else 0.0
+        if self._unread(entry):
+            found = made.of(Unread(entry.key, entry.object.size))
+            chunks = max(chunks, found.chunks)
+            self.tokens += found.tokens - (row.tokens if row is not None else 0)
+            self.seconds["parse"] += found.parse
+            self.seconds["chunk"] += found.chunk
+            self.work["parsed"] += 1
+        self.work["chunked"] += 1
+        self._sums["notes"] += chunks if self._shop.notes is not None else 0
+        self._sums["embedded"] += chunks if self._shop.embeds(entry.key) else 0
+        self._sums["rows_written"] += chunks
 
 
 def _known(shop: Workshop, entries: list[Entry]) -> set[str]:
@@ -203,10 +233,3 @@ def _known(shop: Workshop, entries: list[Entry]) -> set[str]:
         if entry.bytes_digest:
             entry.document = document_key(entry)
     return shop.documents.known(entry.document for entry in entries if entry.document)
-
-
-def _tokens(shop: Workshop, plan: Plan) -> int:
-    """Tokens of the whole corpus: as measured where it is in the index, otherwise by its bytes."""
-    published = shop.published
-    changed = plan.size if published is not None else plan.listed_size
-    return (published.counts["tokens"] if published is not None else 0) + int(changed / BYTES_A_TOKEN)

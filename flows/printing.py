@@ -222,20 +222,25 @@ def golden_added(found: dict[str, Any]) -> None:
         say("  without an answer in the documents")
 
 
-def plan(found: dict[str, Any]) -> None:
-    """What a build would do."""
+def plan(found: dict[str, Any], exclude: Sequence[str] = ()) -> None:
+    """Print what a build would do.
+
+    Args:
+        exclude: the setting of that name.
+    """
     documents, work = found["documents"], found["work"]
     say(f"documents  {_pairs(documents)}")
-    say(f"work       {_pairs(work)} (from chunked on: at most)")
+    say(f"work       {_pairs(work)} (from notes on: estimates from a sample)")
     say("seconds    " + ", ".join(f"{stage} {seconds:,.1f}" for stage, seconds in found["seconds"].items()))
     measured = ", ".join(found["measured"])
     say(f"rates      {f'measured here: {measured}' if measured else 'none measured here yet: those of two cores'}")
     say(f"corpus     about {found['tokens']:,} tokens")
     if found["fits_a_prompt"]:
         say("           That fits into a long prompt whole: an index may not be needed for it at all.")
+    _skipped(found["skipped"], exclude)
     for step in found["steps"]:
         say(f"{step['do']:<10} {step['key']}")
-    more = sum(documents[name] for name in ("add", "look", "renew", "remove")) - len(found["steps"])
+    more = sum(documents[name] for name in ("add", "look", "renew", "retry", "reread", "remove")) - len(found["steps"])
     if more > 0:
         say(f"           … and {more:,} more")
     if found["kept"]:
