@@ -269,6 +269,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         again: stands in for ``ask`` at the second try, after a note was rejected; empty where there is none.
         with_document: whether ``shared`` holds a document, whole or up to the passage, for which a runtime makes room.
         code: the language of the passage where it is code; not shown, but answers are checked by it.
+        checked: digest of what answers are checked against, where the prompt does not show just that; not shown.
     """
 
     instructions: str
@@ -278,6 +279,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     again: str = ""
     with_document: bool = False
     code: str = ""
+    checked: str = ""
 
     @property
     def message(self) -> str:
@@ -324,6 +326,24 @@ class Template:
             code=window.code,
         )
 
+    def shows_all(self, window: Window) -> bool:
+        """Whether the prompt for a window shows all that answers are checked against, and only it.
+
+        It does not where the document stands around an excerpt of the passage, where a mark was taken from the text, or
+        where a title holds the sign between two titles.
+        """
+        fields = self._fields(window)
+        titles = (window.title, *window.heading_path, *window.siblings)
+        return (
+            not (window.document or window.preceding)
+            and not any(" › " in title or "; " in title for title in titles)
+            and fields["title"] == _one_line(window.title)
+            and fields["path"] == " › ".join(map(_one_line, window.heading_path))
+            and fields["siblings"] == "; ".join(map(_one_line, window.siblings))
+            and all(fields[name] == getattr(window, name).strip() for name in ("before", "after"))
+            and fields["text"] == window.text.strip("\n")
+        )
+
     def _fields(self, window: Window) -> Mapping[str, str]:
         raw = {
             "title": _one_line(window.title),
@@ -358,8 +378,12 @@ def load_template(name: str = DEFAULT_TEMPLATE) -> Template:
 
 
 def key(prompt: Prompt, llm_fingerprint: str) -> str:
-    """Under what a prompt's note is remembered: 64 hexadecimal digits of the exact prompt and the LLM's fingerprint."""
-    parts = (llm_fingerprint, prompt.instructions, *prompt.shared, prompt.rest, prompt.ask, prompt.again, prompt.code)
+    """Under what a prompt's note is remembered: 64 hexadecimal digits of all that decides the note.
+
+    That is the exact prompt, the LLM's fingerprint, which holds the checks' version, and what the checks see.
+    """
+    parts = [llm_fingerprint, prompt.instructions, *prompt.shared, prompt.rest, prompt.ask, prompt.again, prompt.code]
+    parts += [prompt.checked] if prompt.checked else []
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     return hashlib.sha256(b"".join(len(data).to_bytes(8, "big") + data for data in encoded)).hexdigest()
 

@@ -148,10 +148,14 @@ class NoteWriter:
 
     def prompt(self, window: Window) -> Prompt:
         """The exact prompt for a window; what the document says to an LLM is left out of it."""
-        return self._composed(quiet(window))
+        calm = quiet(window)
+        prompt = self._composed(calm)
+        if calm == window and self._template.shows_all(window):
+            return prompt
+        return msgspec.structs.replace(prompt, checked=_digest(window))
 
     def key(self, prompt: Prompt) -> str:
-        """Under what the prompt's note is remembered."""
+        """Under what the prompt's note is remembered; the prompt as :meth:`prompt` made it."""
         return key(prompt, self.fingerprint)
 
     def write(self, prompts: Sequence[Prompt], windows: Sequence[Window]) -> list[Note]:
@@ -240,6 +244,12 @@ class NoteWriter:
     def _count(self, what: str) -> None:
         with self._lock:
             self.counts[what] += 1
+
+
+def _digest(window: Window) -> str:
+    """Digest of what an answer for a window is checked against: all of it but what no prompt shows."""
+    seen = msgspec.json.encode(msgspec.structs.replace(window, opening=""), order="sorted")
+    return hashlib.sha256(seen).hexdigest()
 
 
 def _checked(answer: Completion, window: Window) -> str | Rejection:

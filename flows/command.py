@@ -33,7 +33,7 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
             raise
         except GristmillError as error:
             checks = error.checks if isinstance(error, GateRefused) else {}
-            _fail(error.message, error.remedy, error.exit_status, as_json, checks)
+            _fail(error.message, error.remedy, error.exit_status, as_json, checks, transient=error.transient)
         except KeyboardInterrupt:
             _interrupted(as_json)
         except BaseException as error:  # a panic of a library in Rust is no Exception
@@ -41,7 +41,7 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
                 raise
             clear = _of_a_store(error, named.get("index"))
             if clear is not None:
-                _fail(clear.message, clear.remedy, clear.exit_status, as_json)
+                _fail(clear.message, clear.remedy, clear.exit_status, as_json, transient=clear.transient)
             # Whatever is left is an internal error: its traceback, and status 1.
             if interrupts.told():  # such as Prefect's, when what told us to stop stopped its server too
                 _interrupted(as_json)
@@ -91,10 +91,23 @@ def _interrupted(as_json: bool) -> NoReturn:
     _fail("interrupted", remedy, INTERRUPTED, as_json)
 
 
-def _fail(message: str, remedy: str, status: int, as_json: bool, checks: dict[str, str] | None = None) -> NoReturn:
+def _fail(
+    message: str,
+    remedy: str,
+    status: int,
+    as_json: bool,
+    checks: dict[str, str] | None = None,
+    *,
+    transient: bool = False,
+) -> NoReturn:
     typer.echo(f"gristmill: {message}." + (f"\n  {remedy}" if remedy else ""), err=True)
     if as_json:
-        values: dict[str, Any] = {"error": message, "remedy": remedy, "exit_status": status}
+        values: dict[str, Any] = {
+            "error": message,
+            "remedy": remedy,
+            "exit_status": status,
+            "transient": transient,
+        }
         _print_json(values | ({"checks": checks} if checks else {}))
     raise SystemExit(status)
 

@@ -74,14 +74,18 @@ def document_rows(
     return DocumentRows(made, vectors, catalog_row)
 
 
-def row_without_chunks(shop: Workshop, entry: Entry) -> Row:
-    """The catalog row of a document of which nothing new goes into the index; what is in it stays."""
-    before = entry.row
+def row_without_chunks(shop: Workshop, entry: Entry, standing: Row | None = None) -> Row:
+    """The catalog row of a document of which nothing new goes into the index; what is in it stays.
+
+    Args:
+        standing: its row as it is published, or with the labels that its rows were given by this build.
+    """
+    before = standing or entry.row
     if before is not None and entry.touched:
         return before
     if before is None or not shop.continues:
         # Labels are kept without rows too: they hold for the rows that a rollback brings back.
-        return _catalog_row(shop, entry, labels=sorted({*entry.labels, *(before.labels if before else ())}))
+        return _catalog_row(shop, entry, labels=standing_labels(entry))
     kept = ("document", "chunks", "notes", "title", "labels", "chunk_ids", "stamp", "tokens", "unknown")
     return _catalog_row(shop, entry, **{name: getattr(before, name) for name in kept})
 
@@ -102,6 +106,11 @@ def _attempts(entry: Entry, most: int) -> int:
     if before.attempts < most:
         return before.attempts + 1
     return 1 if before.version not in ("", entry.object.version) else before.attempts
+
+
+def standing_labels(entry: Entry) -> list[str]:
+    """The labels of a document whose rows stay: those it has, and those that hold for it today."""
+    return sorted({*entry.labels, *(entry.row.labels if entry.row is not None else ())})
 
 
 def _catalog_row(shop: Workshop, entry: Entry, **content: Any) -> Row:

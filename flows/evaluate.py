@@ -11,7 +11,7 @@ from flows.embedding import open_query_embedder
 from flows.golden_sets import resolve, texts_of
 from flows.measuring import PUBLISHED, make_record, measure, published_index, worst_questions
 from flows.page import check_page, write_page
-from flows.place import published
+from flows.place import naming_the_place, published
 from flows.searching import check_always, fusion
 from flows.settings import Settings
 from indexes.evaluation.golden import load_golden
@@ -33,6 +33,7 @@ from parsers.errors import StoreError, UsageError
 COMPARED_K: Final = 10  # depth at which runs are compared
 
 
+@naming_the_place
 def evaluate(
     settings: Settings, golden: Path, *, against: str | None = None, strict: bool = True, html: Path | None = None
 ) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from flows.vectors import PROBES
 from flows.workshop import Workshop
 from indexes.rows import EMBEDDED, embedded
 from indexes.vectors import ChunkTable
-from parsers.errors import GateRefused
+from parsers.errors import GateRefused, StoreError
 
 LEAST_COSINE: Final = 0.999  # of a vector and itself computed again, by any admitted runtime (DESIGN, parity)
 
@@ -156,6 +156,8 @@ def check_vectors(shop: Workshop) -> str:
         return figure
     try:
         cosine, worst = _least_cosine(shop, table, probes)
+    except StoreError:  # the place failed, not the embedder
+        raise
     except Exception as error:  # whatever the runtime raises
         raise GateRefused(
             f"the embedder could not be asked again for {len(probes)} stored texts: {error}",

@@ -60,6 +60,7 @@ def nothing_to_do(
         report.documents["unchanged"] = plan.unchanged + plan.steps["reread"]
         shop.stays_published()
         shop.note_unmatched_rules()
+        shop.note_unmatched_rules()
         report.seconds["total"] = time.time() - started
         shop.progress.say(f"{plan.listed:,} documents in {shop.source.address}: all unchanged")
         return report.as_json()

@@ -63,17 +63,18 @@ class NoteMaker(Protocol):
         """The notes, in the order of the windows."""
 
 
-def open_notes(settings: Settings, count: Callable[[str], int]) -> NoteMaker | None:
+def open_notes(settings: Settings, count: Callable[[str], int], counter: str = "") -> NoteMaker | None:
     """What the settings say; None for no notes.
 
     Args:
         count: counts tokens as the chunker does.
+        counter: fingerprint of what counts them.
 
     Raises:
         ModelError: when the LLM is unknown or missing.
     """
     if settings.notes == "extractive":
-        return ExtractiveNotes(settings.note_reserve, count)
+        return ExtractiveNotes(settings.note_reserve, count, counter)
     return LLMNotes(settings) if settings.notes == "llm" else None
 
 
@@ -83,19 +84,21 @@ class ExtractiveNotes:
     Args:
         budget: tokens a note may have.
         count: counts them.
+        counter: fingerprint of what counts them.
     """
 
     flush: int = 2_000
     limited: bool = False
 
-    def __init__(self, budget: int, count: Callable[[str], int]) -> None:
+    def __init__(self, budget: int, count: Callable[[str], int], counter: str = "") -> None:
         self._budget: Final = budget
+        self._counter: Final = counter
         self._count: Final = count
 
     @property
     def fingerprint(self) -> str:
-        """Rules and budget."""
-        return f"extractive:{NOTES_VERSION}:{self._budget}"
+        """Rules, budget, and what counts its tokens."""
+        return f"extractive:{NOTES_VERSION}:{self._budget}:{self._counter}"
 
     def keys(self, windows: Sequence[Window]) -> list[str]:
         """From what the rules look at, and the fingerprint."""

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
 from flows.settings import Settings
 from indexes.storage import Pointer, Storage
+from indexes.store_errors import as_store_error
 from parsers.errors import StoreError
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def naming_the_place(
+    function: Callable[Concatenate[Settings, Arguments], Result],
+) -> Callable[Concatenate[Settings, Arguments], Result]:
+    """Have a function of the settings say which index failed, where LanceDB only says how."""
+
+    @functools.wraps(function)
+    def run(settings: Settings, /, *positional: Arguments.args, **named: Arguments.kwargs) -> Result:
+        try:
+            return function(settings, *positional, **named)
+        except Exception as error:  # whatever the library at hand raises of a store that is gone
+            clear = as_store_error(settings.index, error)
+            if clear is None:
+                raise
+            raise clear from error
+
+    return run
 
 
 def open_storage(settings: Settings) -> Storage:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from enrich.memo import Memo
 from enrich.reranker import CrossEncoderReranker
 from flows.embedding import open_query_embedder
-from flows.place import open_storage, published
+from flows.place import naming_the_place, open_storage, published
 from flows.settings import Mode, Settings
 from indexes.filters import check_matched, parse_filters
 from indexes.generation import open_stores, published_catalog
@@ -24,6 +24,7 @@ from indexes.storage import Pointer, Storage
 from parsers.errors import UsageError
 
 
+@naming_the_place
 def open_searcher(settings: Settings, mode: Mode) -> Searcher:
     """The published revision, ready for questions; the embedder is opened only where the mode needs it.
 
@@ -49,6 +50,7 @@ def open_reader(settings: Settings, mode: Mode = "hybrid", *, look_every: float 
     return Reader(storage, lambda pointer: _searcher(settings, storage, pointer, mode), look_every=look_every)
 
 
+@naming_the_place
 def _searcher(settings: Settings, storage: Storage, pointer: Pointer, mode: Mode) -> Searcher:
     table, lexical = open_stores(storage, pointer)
     return Searcher(
@@ -81,6 +83,7 @@ def check_always(settings: Settings, storage: Storage, pointer: Pointer, lexical
         check_matched(parse_filters(settings.always_filter), lexical.has, lambda: labels_of(storage, pointer))
 
 
+@naming_the_place
 def ask(
     settings: Settings, query: str, mode: Mode, k: int, filters: list[str], started: float, *, expand: bool = False
 ) -> dict[str, Any]:

@@ -19,18 +19,19 @@ from enrich.context import Window, Windows
 from enrich.memo import Embedding, memory_key, text_digest, vector_key, version_key
 from enrich.note import Note, fit
 from flows import interrupts
-from flows.document_rows import DocumentRows, document_rows, row_without_chunks
+from flows.document_rows import DocumentRows, document_rows, row_without_chunks, standing_labels
 from flows.entry import Entry, State
 from flows.notes import asks_for_documents, window_settings
 from flows.seen_versions import SeenVersion
 from flows.sources import Object
-from flows.vectors import remember_vectors, sample
+from flows.vectors import NotEmbedded, remember_vectors, sample
 from flows.workshop import Workshop
 from indexes.catalog import Row
+from indexes.relabel import relabel
 from indexes.rows import no_vector, to_table
 from parsers.document import Document
 from parsers.errors import ModelError
-from parsers.registry import fingerprint, media_type, read
+from parsers.registry import fingerprint, media_type, read, unread_labels
 
 GIVE_UP: Final = 5  # documents in a row that cannot be embedded: then the embedder itself is looked at
 HARMLESS: Final = "A short text."
@@ -83,6 +84,7 @@ def parse(shop: Workshop, batch: Collection[Entry]) -> None:
         interrupts.check()  # before anything is kept that an interrupt may have spoilt
         shop.report.work["parsed"] += 1
         if document.status in ("failed", "skipped"):
+            entry.labels = sorted({*entry.labels, *unread_labels(entry.key, shop.fetched[entry.bytes_digest])})
             entry.fail(document.status, document.reason)
         else:
             fresh[entry.document] = document.encode()
@@ -164,8 +166,7 @@ def embed(shop: Workshop, batch: Collection[Entry]) -> None:
         return
     try:
         _embed(shop, everything)
-    except Exception as error:  # whatever a runtime raises of a text
-        shop.embedder.load()  # a model that cannot be loaded fails the build, not its documents
+    except NotEmbedded as error:  # an error of the store, or a model that cannot be loaded, ends the build
         failed = 0
         fallen_back: list[Entry] = []
         for entry in batch:
@@ -173,7 +174,7 @@ def embed(shop: Workshop, batch: Collection[Entry]) -> None:
                 try:
                     _embed(shop, texts[entry.document_id])
                     failed = 0
-                except Exception as own:  # the same: this document waits, the others go on
+                except NotEmbedded as own:  # this document waits, the others go on
                     failed += 1
                     if failed % GIVE_UP == 0:
                         _check_embedder(shop, error)
@@ -198,16 +199,17 @@ def _check_embedder(shop: Workshop, error: Exception) -> None:
 
 
 def _embed_last_good(shop: Workshop, batch: Collection[Entry]) -> None:
-    """Go on with the last good versions of documents, for which today's labels and settings hold as for all others."""
-    for entry in batch:
-        entry.labels = shop.labels(entry.key)
+    """Go on with the last good versions of documents, for which today's labels and settings hold as for all others.
+
+    The labels of the version that could not be embedded hold too: it may have been made to tighten them.
+    """
     chunk(shop, batch)
     note(shop, batch)
     notes = _notes(shop, batch)
     for entry, chunks in list(_with_chunks(shop, batch)):
         try:
             _embed(shop, list(_texts(shop, entry, chunks, notes[entry.document_id])))
-        except Exception:  # why is said already, of the new version
+        except NotEmbedded:  # why is said already, of the new version
             _lost(entry)
 
 
@@ -241,8 +243,10 @@ def write(shop: Workshop, batch: Collection[Entry]) -> None:
         shop.report.work["rows_written"] += written.added + written.rewritten
     changed = []
     shop.seen.add([seen for entry in batch if (seen := _seen(entry)) is not None])
+    relabelled = _relabel_standing(shop, batch)
     for entry in batch:
-        row = made[entry.document_id].catalog_row if entry.live else row_without_chunks(shop, entry)
+        standing = relabelled.get(entry.document_id, entry.row)
+        row = made[entry.document_id].catalog_row if entry.live else row_without_chunks(shop, entry, standing)
         _count(shop, entry)
         for outcome, chunk_row in zip(entry.outcomes, made[entry.document_id].rows if entry.live else [], strict=False):
             dropped = outcome == "written" and not chunk_row.note
@@ -263,6 +267,23 @@ def _standing(shop: Workshop, batch: Collection[Entry], made: Mapping[str, Docum
         if entry.failed and not entry.stored and shop.continues and entry.document_id in made
         if not _says_more(made[entry.document_id].catalog_row, entry.row)
     }
+
+
+def _relabel_standing(shop: Workshop, batch: Collection[Entry]) -> dict[str, Row]:
+    """Give the rows that stay of documents which cannot be made again the labels that hold today; by document id."""
+    waiting = {
+        entry.document_id: (entry.row, labels)
+        for entry in batch
+        if shop.continues and not entry.live and not entry.touched and entry.row is not None
+        if (labels := standing_labels(entry)) != entry.row.labels
+    }
+    if not waiting:
+        return {}
+    rows, written = relabel(
+        shop.draft, [row for row, _ in waiting.values()], {name: labels for name, (_, labels) in waiting.items()}
+    )
+    shop.report.work["rows_written"] += written.rewritten
+    return {row.document_id: row for row in rows}
 
 
 def _says_more(row: Row, before: Row | None) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from flows.entry import Batch, Entry
 from flows.stages import document_key
 from flows.workshop import Workshop
+from indexes.catalog import NOT_READ
 from indexes.generation import published_catalog
 
 
@@ -34,9 +35,11 @@ def stored_documents(shop: Workshop, document_ids: Iterable[str] | None = None) 
 def _entries(shop: Workshop, document_ids: list[str]) -> Batch:
     found = []
     for row in shop.published_rows(document_ids).values():
-        entry = Entry.of(row, shop.labels(row.key))
+        pending = not row.recipe and bool(row.labels)
+        kept = row.labels if pending or row.status in NOT_READ else []  # those of a version that is not stored hold
+        entry = Entry.of(row, sorted({*shop.labels(row.key), *kept}))
         # Parsed by other rules than today's, so the next build from the source has something left to do.
-        read = row.status not in ("failed", "skipped") and bool(row.document)
-        entry.unfinished = read and row.document != document_key(entry)
+        read = row.status not in NOT_READ and bool(row.document)
+        entry.unfinished = pending or (read and row.document != document_key(entry))
         found.append(entry)
     return Batch(sorted(found, key=lambda entry: entry.document_id))

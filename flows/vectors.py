@@ -6,6 +6,7 @@ vectors last passed is in doubt, whoever made it and however that ended, until t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,10 +19,15 @@ from enrich.embedder import Embedder
 from enrich.memo import RUNTIMES, Embedding, Memo, VectorMemo
 from indexes.storage import Storage
 
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)  # a full disk is no fault of a text
 PROBES: Final = 16  # vectors in a sample; a wrong pooling or prefix shows in each of them
 
 
 Sample = list[tuple[str, str]]
+
+
+class NotEmbedded(Exception):
+    """The embedder failed at some texts, whatever its runtime raised; the store has nothing to do with it."""
 
 
 def remember_vectors(
@@ -36,6 +42,9 @@ def remember_vectors(
     Args:
         texts: by memory key.
         done: is told how many more were embedded, in how many seconds.
+
+    Raises:
+        NotEmbedded: when the embedder fails at these texts.
     """
     known = memo.known(texts)
     missing = [key for key in texts if key not in known]
@@ -52,7 +61,12 @@ def remember_vectors(
 
 
 def _remember(memo: VectorMemo, records: Memo, embedder: Embedder, texts: Mapping[str, str]) -> None:
-    encoded = embedder.encode(list(texts.values()))
+    try:
+        encoded = embedder.encode(list(texts.values()))
+    except Exception as error:  # whatever a runtime raises of a text
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise
+        raise NotEmbedded(str(error)) from error
     provenance = embedder.provenance
     records.put({provenance.id: msgspec.json.encode(provenance, order="sorted")})
     memo.add(

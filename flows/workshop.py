@@ -202,7 +202,7 @@ class Workshop:
     @cached_property
     def notes(self) -> NoteMaker | None:
         """Who writes the notes; None for nobody."""
-        return open_notes(self.settings, self.ruler.count)
+        return open_notes(self.settings, self.ruler.count, self.ruler.fingerprint)
 
     @cached_property
     def note_memo(self) -> Memo:

@@ -25,6 +25,7 @@ from enrich import tables
 from enrich.tables import Files, Table
 
 TABLE: Final = "documents"
+NOT_READ: Final = ("failed", "unsupported", "skipped")  # statuses of a document whose last good version stays
 INDEX_AT: Final = 20_000  # rows above which the ids get an index
 WAITING: Final = 2_000  # rows that wait for one write: each makes a version and a piece of the table
 

@@ -237,6 +237,7 @@ class Lease:
             raise StoreError(
                 f"index {self._objects.address}: this build lost its lease: {self._why}",
                 "Build again: what was finished is remembered.",
+                transient=True,
             )
 
     def _keep(self) -> None:

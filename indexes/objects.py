@@ -25,6 +25,10 @@ from enrich.files import TEMPORARY, atomic_file, atomic_write
 from parsers.errors import StoreError
 
 BLOCK: Final = 2**20  # bytes of an object that are in memory at a time
+_OUTAGES: Final = frozenset(  # of a disk or a share, which pass by themselves or once somebody made room
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNRESET}
+    | {errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENODEV}
+)
 
 
 class Stat(NamedTuple):
@@ -238,7 +242,9 @@ def unusable(address: str, error: OSError) -> StoreError:
     what = error.strerror or str(error)
     where = f" ({error.filename})" if error.filename else ""
     return StoreError(
-        f"index {address} cannot be used: {what}{where}", remedies.get(error.errno or 0, "Check the path.")
+        f"index {address} cannot be used: {what}{where}",
+        remedies.get(error.errno or 0, "Check the path."),
+        transient=error.errno in _OUTAGES,
     )
 
 

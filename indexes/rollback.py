@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
-import pyarrow as pa
 
-from indexes import rows as index_rows
-from indexes.catalog import Row, stamp
+from indexes.catalog import Row
 from indexes.generation import Draft, Model, published_catalog
+from indexes.relabel import relabel
 from indexes.storage import Pointer, Storage
 
 AT_ONCE = 500  # documents whose rows are read at a time
@@ -52,29 +51,6 @@ def _today(storage: Storage, published: Pointer) -> Pointer:
 
 def _relabel(draft: Draft, documents: Iterable[Row], labels: dict[str, list[str]]) -> None:
     """Give documents other labels, in their rows and in the catalog."""
-    by_id = {row.document_id: row for row in documents}
-    table = draft.table.of_documents(by_id)
-    stamps: dict[str, list[tuple[str, str]]] = {name: [] for name in by_id}
-    new_labels, digests = [], []
-    fields = index_rows.Row.__struct_fields__
-    for values in table.select([*fields, "provenance"]).to_pylist():
-        own = sorted(set(labels[values["document_id"]]))
-        row = msgspec.convert({name: values[name] for name in fields} | {"labels": own}, index_rows.Row)
-        digest = index_rows.row_digest(row, has_vector=bool(values["provenance"]))
-        stamps[row.document_id].append((row.chunk_id, digest))
-        new_labels.append(own)
-        digests.append(digest)
-    changed = {"labels": new_labels, "row_digest": digests}
-    for name, column in changed.items():
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, table.schema.field(name), pa.array(column, table.schema.field(name).type))
-    draft.replace(by_id, table)
-    draft.catalog.put(
-        msgspec.structs.replace(
-            row,
-            labels=labels[name],
-            recipe="",  # the labels of the settings are asked again by the next build
-            stamp=stamp([one for one, _ in stamps[name]], [digest for _, digest in stamps[name]]),
-        )
-        for name, row in by_id.items()
-    )
+    found, _ = relabel(draft, documents, labels)
+    # Without a recipe, so that the next build asks the labels of the settings again.
+    draft.catalog.put(msgspec.structs.replace(row, recipe="") for row in found)

@@ -58,6 +58,7 @@ class S3Objects:
         self.seeks = False
         self._bucket = bucket
         self._above = f"{prefix}/" if prefix else ""
+        self._timeout = timeout
         with self._told("connecting"):
             self._session, self._client = self._connect(attempts, timeout)
 
@@ -68,10 +69,11 @@ class S3Objects:
         endpoint: str = self._client.meta.endpoint_url
         usual: str = self._session.client("s3", config=Config(ignore_configured_endpoint_urls=True)).meta.endpoint_url
         region: str | None = self._session.region_name
-        options = {"region": region} if region else {}
+        limits = {"timeout": f"{self._timeout:g}s", "connect_timeout": f"{min(self._timeout, 10.0):g}s"}
+        options = limits | ({"region": region} if region else {})
         if endpoint == usual:
             return options
-        options = {"endpoint": endpoint, "region": self._client.meta.region_name}
+        options = limits | {"endpoint": endpoint, "region": self._client.meta.region_name}
         return options | ({"allow_http": "true"} if endpoint.startswith("http://") else {})
 
     def get(self, key: str) -> tuple[bytes, str] | None:
@@ -253,6 +255,14 @@ class S3Objects:
             raise unusable(self.address, error) from error
 
 
+_LASTING: Final = ("NotImplemented", "501", "505", "507")  # answers above 500 that no time mends
+_PASSING: Final = frozenset(
+    {"SlowDown", "ServiceUnavailable", "InternalError", "InternalServerError", "RequestTimeout", "TooManyRequests"}
+    | {"RequestTimeoutException", "Throttling", "ThrottlingException", "RequestLimitExceeded", "OperationAborted"}
+    | {"BandwidthLimitExceeded", "408", "429", "500", "502", "503", "504"}
+)
+
+
 def refused(address: str, doing: str, code: str, status: int = 0, words: str = "") -> StoreError:
     """The error for an answer of an S3 store.
 
@@ -266,10 +276,26 @@ def refused(address: str, doing: str, code: str, status: int = 0, words: str = "
         (known for codes, known in _ANSWERS.items() if code in codes.split()),
         (words or code or "an unnamed error", "Try again; if it stays, ask whoever runs the store."),
     )
-    if status >= 500 and code != "NotImplemented":
+    if (status >= 500 and code not in _LASTING) or code in _PASSING:
         remedy = "The store has a fault of its own: try again, what was finished is remembered."
     named = "" if code.isdigit() or code in what else f" ({code})"
-    return StoreError(f"index {address} cannot be used: {what}{named}, when {doing}", remedy)
+    return StoreError(
+        f"index {address} cannot be used: {what}{named}, when {doing}",
+        remedy,
+        transient=(status >= 500 and code not in _LASTING) or code in _PASSING,
+    )
+
+
+def unreachable(address: str, doing: str, why: object) -> StoreError:
+    """The error for an S3 store that gives no answer.
+
+    Args:
+        doing: what was tried: ``writing pointer.json``.
+        why: the library's own words.
+    """
+    return StoreError(
+        f"index {address} cannot be used: its store cannot be reached, when {doing}: {why}", _ENDPOINT, transient=True
+    )
 
 
 _KEYS: Final = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN) to a valid set of this store."
@@ -304,8 +330,8 @@ def _s3_error(address: str, doing: str, error: Exception) -> StoreError:
     missing = (known.NoCredentialsError, known.PartialCredentialsError, known.CredentialRetrievalError)
     if isinstance(error, (*missing, known.SSOError, known.TokenRetrievalError, known.ProfileNotFound)):
         what, remedy = "no credentials were found", _KEYS
-    elif isinstance(error, (known.HTTPClientError, known.ConnectionError)):
-        what, remedy = "its store cannot be reached", _ENDPOINT
+    elif isinstance(error, (known.HTTPClientError, known.ConnectionError, known.IncompleteReadError)):
+        return unreachable(address, doing, error)
     else:
         what, remedy = "its store cannot be asked", "Check the address and AWS_ENDPOINT_URL."
     return StoreError(f"index {address} cannot be used: {what}, when {doing}: {error}", remedy)

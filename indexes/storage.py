@@ -37,6 +37,7 @@ import msgspec
 from enrich.files import TEMPORARY
 from indexes import digests
 from indexes.digests import FileDigest
+from indexes.guarded import Guarded, GuardedObjects
 from indexes.lease import FolderLock, Lease
 from indexes.objects import Conflict, FolderObjects, Objects, probe, unusable
 from indexes.pointer import REPAIR, Damaged, decoded, encoded
@@ -96,7 +97,7 @@ class Storage:
             own = hashlib.sha256(address.rstrip("/").encode()).hexdigest()[:16]
             self._local = (cache or DEFAULT_CACHE) / own
             objects = S3Objects(address)
-            self.objects, self._lance_options = objects, objects.storage_options()
+            self.objects, self._lance_options = GuardedObjects(objects, self.check_held), objects.storage_options()
         else:
             self._local = Path(address).expanduser()
             self.objects = FolderObjects(self._local)
@@ -156,6 +157,15 @@ class Storage:
                 yield
             finally:
                 self._lease = None
+
+    def check_held(self) -> None:
+        """Make sure that a lease which this builder took is still held; readers and builders on disk have none.
+
+        Raises:
+            StoreError: when it was lost.
+        """
+        if self._lease is not None:
+            self._lease.check()
 
     def _bar_the_last_builder(self, token: int) -> None:
         """Write the pointer anew, so that a builder that only slept finds it changed and cannot publish."""
@@ -349,7 +359,7 @@ class Storage:
     def _connect(self, place: str) -> Any:
         if self.remote:
             options, uri = self._lance_options, f"{self.address.rstrip('/')}/{place}"
-            return lancedb.connect(uri, storage_options=options, session=self._session)
+            return Guarded(lancedb.connect(uri, storage_options=options, session=self._session), self.check_held)
         folder = self._local / place
         folder.mkdir(parents=True, exist_ok=True)
         return lancedb.connect(str(folder), session=self._session)

@@ -1,6 +1,7 @@
 """The clear error behind one that a store's library raised: a full disk, missing rights, damage, S3's refusal.
 
 Invariants:
+- An outage, which may pass by itself, is ``transient``; wrong rights, a wrong address and damage are not.
 - Nothing that ends a command on purpose (an interrupt, an exit) is taken for an error of a store.
 """
 
@@ -16,7 +17,7 @@ from typing import Final
 import msgspec
 
 from indexes.objects import unusable
-from indexes.s3_objects import refused
+from indexes.s3_objects import refused, unreachable
 from parsers.errors import GristmillError, StoreError
 
 LIBRARIES: Final = ("lancedb", "tantivy")
@@ -31,6 +32,13 @@ _WORDS: Final = {
 _LANCE: Final = re.compile(r"lance error|LanceError|not a Lance (file|dataset)|/(rustc|root/\.cargo)/")
 _LOCATION: Final = re.compile(r",? ?/(rustc|root/\.cargo)/\S*", re.DOTALL)
 
+_STATUS: Final = re.compile(r"(?:HTTP status|status code|status):? ?\(?(?:[a-z ]+\()?(5\d\d|429)\b", re.IGNORECASE)
+_AWAY: Final = re.compile(
+    r"error sending request|connection (?:refused|reset|closed|error)|tcp connect error|dns error|timed? ?out|"
+    r"Error performing (?:GET|PUT|POST|DELETE|HEAD|list)|error decoding response body|after \d+ retries",
+    re.IGNORECASE,
+)
+
 
 def is_panic(error: BaseException) -> bool:
     """Whether a library written in Rust gave up: not an ``Exception``, so that nothing else catches it."""
@@ -40,7 +48,10 @@ def is_panic(error: BaseException) -> bool:
 def as_store_error(address: str, error: BaseException) -> GristmillError | None:
     """The clear error behind one of a store's own, where it is about the place and no internal error."""
     if isinstance(error, GristmillError):
-        return None
+        # A store's error without its place: of an outage it is told again, with the place and the remedy.
+        inner = error.__cause__ if isinstance(error, StoreError) and address not in error.message else None
+        clear = as_store_error(address, inner) if inner is not None else None
+        return clear if clear is not None and clear.transient else None
     text = str(error)
     for number, words in _WORDS.items():
         if words in text or (isinstance(error, OSError) and error.errno == number):
@@ -48,6 +59,12 @@ def as_store_error(address: str, error: BaseException) -> GristmillError | None:
     code = re.search(r"<Code>(\w+)</Code>", text)  # LanceDB hands on what S3 answered
     if address.startswith("s3://") and code:
         return refused(address, "reading or writing its tables", code[1])
+    if address.startswith("s3://") and _of_a_library(error):
+        status = _STATUS.search(text)
+        if status:
+            return refused(address, "reading or writing its tables", status[1], int(status[1]))
+        if _AWAY.search(text):
+            return unreachable(address, "reading or writing its tables", short(error))
     if isinstance(error, msgspec.DecodeError) or "decompress" in text:
         return StoreError(f"index {address}: a value of the cache is damaged: {short(error)}", CACHE)
     if is_panic(error) or _of_a_library(error):

@@ -24,14 +24,16 @@ class GristmillError(Exception):
     Args:
         message: what went wrong and where, without a final full stop.
         remedy: the next step for the reader; empty where there is none.
+        transient: whether it may pass by itself, so that the same command can go well later: an outage, no mistake.
     """
 
     exit_status = 1
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    def __init__(self, message: str, remedy: str = "", *, transient: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.transient = transient
 
     def __str__(self) -> str:
         return f"{self.message}. {self.remedy}" if self.remedy else self.message
@@ -73,6 +75,9 @@ class IndexBusy(GristmillError):
     """Another build holds the index."""
 
     exit_status = 5
+
+    def __init__(self, message: str, remedy: str = "", *, transient: bool = True) -> None:
+        super().__init__(message, remedy, transient=transient)
 
 
 class DocumentError(GristmillError):

@@ -73,7 +73,9 @@ def stated_labels(text: str, header: FrontMatter | None) -> Stated:
     Args:
         header: the file's front matter, as :func:`front_matter` finds it.
     """
-    return header.stated if header is not None else labels.from_head(text)
+    if header is not None and header.stated != labels.NOTHING:
+        return header.stated
+    return labels.from_head(text, header.outer_end if header is not None else 0)
 
 
 def _load_yaml(block: str) -> Mapping[str, object] | None:

@@ -28,22 +28,29 @@ _MOST: Final = 100_000  # characters of a file's head that are looked at
 _LONGEST: Final = 200  # characters of a label
 _SHOWN: Final = 60  # characters of a value in a message
 _QUOTES: Final = "\"'`´\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f«»‹›「」『』＂＇"
-_NEVER: Final = {'"': "a quotation mark", "\u201c": "a quotation mark", "\u201d": "a quotation mark"}
-_NEVER |= dict.fromkeys("[]{}", "a bracket")
-_NEVER |= dict.fromkeys(",;|\u3001\uff0c\uff1b\uff5c", "a separator of labels")
+_NEVER: Final = {
+    **dict.fromkeys("\"'`\u201c\u201d", "a quotation mark"),
+    **dict.fromkeys("[]{}", "a bracket"),
+    **dict.fromkeys(",;|\u3001\uff0c\uff1b\uff5c", "a separator of labels"),
+}
 _OPENERS: Final = "_@#/.$+(~"  # signs that a label may begin with, beside letters, digits and pictures
+_CLOSERS: Final = ")+#"  # likewise for its end
 _LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the compiled one where it was built
 _RESOLVER: Final = yaml.resolver.Resolver()
 _TEXT: Final = "tag:yaml.org,2002:str"
 # Numbers of YAML 1.2 that are words for PyYAML, which follows 1.1.
 _NUMBER: Final = re.compile(r"[-+]?(?:0o[0-7]+|0x[0-9a-f]+|[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[-+]?[0-9]+)?)", re.IGNORECASE)
-# A line that begins with the field's name, or the name as a key within braces. Applied to folded text.
-_MENTION: Final = re.compile(r"^[^\w\n]*labels(?!\w|[-.]\w)|[{,][^\w\n]*labels[^\w\n:=]*[:=]", re.MULTILINE)
-_FIELD_LINE: Final = re.compile(r"^[ \t]*[\"']?labels[\"']?[ \t]*[:=]", re.MULTILINE)
+# A line that begins with the field's name, or the name as a key within braces; a stray sign or two within the name do
+# not hide it. Applied to folded text.
+_NAME: Final = r"[^\w\n]{0,2}".join(_FIELD)
+_MENTION: Final = re.compile(rf"^[^\w\n]*{_NAME}(?!\w|[-.]\w)|[{{,][^\w\n]*{_NAME}[^\w\n:=]*[:=]", re.MULTILINE)
+_FIELD_LINE: Final = re.compile(rf"^[ \t]*[\"']?{_NAME}[\"']?[ \t]*[:=]", re.MULTILINE)
 _OWN_LINE: Final = re.compile(r"labels[ \t]*:(?:[ \t]|$)", re.IGNORECASE)
 _KEY_LINE: Final = re.compile(r"[A-Za-z_][\w .-]*:(?:[ \t]|$)")
+_META: Final = re.compile(r"<meta\b[^>]{0,500}?\b(?:name|property)\s*=\s*[\"']?\s*labels\b", re.IGNORECASE)
 _ABOVE: Final = re.compile(r"(?:[\s\ufeff\u200b]|<!--(?:(?!-->).)*+-->)*+", re.DOTALL)
-_FENCE: Final = re.compile(r"[ \t]*(?:[-\u2010-\u2015]{2,}|\+{2,}|;{3,}|\{)")
+_FENCE: Final = re.compile(r"[^\w\n]*(?:[-\u2010-\u2015]{2,}|\+{2,}|;{3,}|\{)")
+_WORD: Final = re.compile(r"\w")
 _CLOSED: Final = re.compile(r"[ \t]*(?:-{3,}|\.{3}|\+{3,}|;{3,})[ \t]*$")
 _FIELD_LIKE: Final = re.compile(r"[ \t]+\S|[-#}\])]|[\"'\w][^\n:=]{0,80}[:=]|labels\b", re.IGNORECASE)
 
@@ -86,15 +93,16 @@ def fault(label: str) -> str:
         return f"the label {_shown(label)} begins or ends with a quotation mark"
     if category(label[0])[0] not in "LNM" and category(label[0]) != "So" and label[0] not in _OPENERS:
         return f"the label {_shown(label)} begins with {label[0]}"
-    if label[-1] in ":=" or ": " in label or " :" in label:
+    if category(label[-1])[0] not in "LNM" and category(label[-1]) != "So" and label[-1] not in _CLOSERS:
+        return f"the label {_shown(label)} ends with {label[-1]}"
+    if ": " in label or " :" in label:
         return f"the label {_shown(label)} holds a sign between a name and a value"
     return ""
 
 
 def from_text(text: str) -> Stated:
     """The labels in one string, with commas between them; none in a blank one."""
-    parts = [" ".join(part.split()) for part in text.split(",")]
-    found = list(filter(None, parts))
+    found = list(filter(None, (part.strip() for part in text.split(","))))
     return _checked(found) if found or not text.strip() else denied("it holds only commas")
 
 
@@ -104,7 +112,7 @@ def from_values(values: Iterable[object]) -> Stated:
     for value in values:
         if not isinstance(value, str):
             return denied(f"{_shown(value)} is no text; write it in quotes")
-        found.append(" ".join(value.split()))
+        found.append(value.strip())
     return _checked(found)
 
 
@@ -148,30 +156,48 @@ def from_toml(block: str) -> Stated:
     return from_values(value) if isinstance(value, list) else denied("it is neither a list of strings nor a string")
 
 
-def from_head(text: str) -> Stated:
-    """What a text without front matter states at its head, in what was meant as front matter: nothing, or it denies.
+def from_head(text: str, start: int = 0) -> Stated:
+    """What a text states, from a place on, in what was meant as front matter and is none: nothing, or it denies.
 
-    That is a block that does not begin on the first line, is not closed, is no list of fields, or has lost the fence
-    that opens it.
+    That is a block that does not begin on the first line, is not closed, is no list of fields, has lost the fence that
+    opens it, or stands behind another block.
     """
-    above = _ABOVE.match(text, 0, _MOST)
-    start = above.end() if above else 0
-    lines = text[start:_MOST].split("\n")
-    if not _FENCE.match(lines[0]):
+    above = _ABOVE.match(text, start, start + _MOST)
+    begin = above.end() if above else start
+    lines = text[begin : start + _MOST].split("\n")
+    first = next((number for number, line in enumerate(lines) if _WORD.search(line)), len(lines) - 1)
+    opened = any(map(_FENCE.match, lines[: first + 1]))  # lines of stray signs may stand around the fence
+    lines = lines[first:]
+    if not opened:
         head = _until_fence(lines)
         return denied("no fence opens the block of fields") if head and _mentions(head) else NOTHING
-    closed = next((number for number, line in enumerate(lines[1:], 1) if _CLOSED.match(line)), 0)
-    inside = "\n".join(lines[:closed])
-    if _mentions("\n".join(_block(lines))) or _FIELD_LINE.search(_folded(inside)):
+    closed = next((number for number, line in enumerate(lines) if _CLOSED.match(line)), 0)
+    if _mentions("\n".join(_block(lines))) or _FIELD_LINE.search(_folded("\n".join(lines[:closed]))):
         return denied("the block of fields at the top is no front matter; see its first line and its fences")
     return NOTHING
+
+
+def from_meta(source: str, contents: Sequence[str | None]) -> Stated:
+    """The labels in the ``meta`` elements of a page.
+
+    Args:
+        source: the page as it is written.
+        contents: of each element named ``labels``; None for one without content.
+    """
+    if None in contents:
+        return denied("a meta element named labels has no content")
+    if not contents and _META.search(source, 0, _MOST):
+        return denied("a meta element named labels is malformed")
+    found = [from_text(content or "") for content in contents]
+    problem = next((one for one in found if one.problem), None)
+    return problem or Stated(tuple(dict.fromkeys(label for one in found for label in one.labels)), "")
 
 
 def _checked(found: Sequence[str]) -> Stated:
     for label in found:
         if why := fault(label):
             return denied(why)
-    return Stated(tuple(dict.fromkeys(found)), "")
+    return Stated(tuple(dict.fromkeys(" ".join(label.split()) for label in found)), "")
 
 
 def _from_node(node: Any) -> Stated:
@@ -197,6 +223,8 @@ def _no_text(node: Any) -> str:
         return ""
     if not node.value:
         return "the field has no value; write [] for none"
+    if ":" in node.value:
+        return f"{_shown(node.value)} holds a colon; write it in quotes"
     if _RESOLVER.resolve(yaml.ScalarNode, node.value, (True, False)) != _TEXT or _NUMBER.fullmatch(node.value):
         return f"{_shown(node.value)} is a number, a date or another value; write it in quotes"
     return ""
@@ -221,10 +249,9 @@ def _from_lines(block: str) -> Stated:
 
 
 def _block(lines: Sequence[str]) -> Iterator[str]:
-    """The lines of a block that a fence opens, to the fence that closes it or to where no field can follow."""
-    yield lines[0]
+    """The lines of an open block, to the fence that closes it or to where no field can follow."""
     blank = False
-    for line in lines[1:]:
+    for line in lines:
         if _CLOSED.match(line) or (blank and line.strip() and not _FIELD_LIKE.match(line)):
             return
         blank = not line.strip()
@@ -233,11 +260,11 @@ def _block(lines: Sequence[str]) -> Iterator[str]:
 
 def _until_fence(lines: Sequence[str]) -> str:
     """Lines of fields at the top that only a fence below makes a block; empty where they are none."""
-    head = []
+    head: list[str] = []
     for line in lines:
-        if _CLOSED.match(line):
+        if _CLOSED.match(line) or (_FENCE.match(line) and not _WORD.search(line)):
             return "\n".join(head)
-        if not _FIELD_LIKE.match(line):
+        if not line.strip():
             return ""
         head.append(line)
     return ""

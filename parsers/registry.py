@@ -20,13 +20,15 @@ from typing import Final, Literal
 
 import msgspec
 
-from parsers import blobs
+from parsers import blobs, labels
 from parsers.document import Document
 from parsers.errors import BrokenDocument, DocumentError, UnsupportedDocument
 from parsers.languages import LANGUAGES, NAMES
 from parsers.sniffing import binary_kind, text_kind
 
 _LOG: Final = logging.getLogger(__name__)
+_HEAD: Final = 100_000  # bytes of a file that could not be read in which labels are looked for
+_MARKS: Final = "\xef\xbb\xbf\xff\xfe"  # byte-order marks, read as Latin 1
 _OCTETS: Final = "application/octet-stream"
 _REMEDY: Final = "Exclude such files from the source, or convert them to a format that is read"
 _NAMED: Final = 3  # extensions of an adapter that a reason names
@@ -267,6 +269,18 @@ def read(key: str, data: bytes) -> Document:
     except DocumentError as error:
         return Document(text="", media_type=kind, status=_status(error), reason=str(error))
     return document if document.media_type == kind else msgspec.structs.replace(document, media_type=kind)
+
+
+def unread_labels(key: str, data: bytes) -> tuple[str, ...]:
+    """The labels of a file that could not be read: the one that denies where its head mentions labels.
+
+    For the version of it that stays in the index: what was written there may have been to hide it.
+    """
+    name = _named(key) or ""
+    head = data[:_HEAD].replace(b"\0", b"").decode("latin-1").lstrip(_MARKS)
+    if name == "text/markdown":
+        return labels.from_head(head).labels
+    return labels.from_meta(head, []).labels if name in ("text/html", "application/xhtml+xml") else ()
 
 
 def _status(error: DocumentError) -> Literal["skipped", "failed"]:

@@ -18,6 +18,7 @@ from selectolax.lexbor import LexborNode
 from parsers.decoding import Decoded, decode, html_charset
 from parsers.document import Document, Kind, TreeBuilder
 from parsers.dom import Walk, fold, parse_html, replaced, tags
+from parsers.labels import from_meta
 from parsers.titles import sensible_title
 from parsers.web_code import code_text, language, listing
 from parsers.web_tables import BLOCKS, HEADINGS, flat_text, lays_out, read_table
@@ -176,7 +177,8 @@ class _Page:
 
     def read(self) -> Document:
         root = parse_html(self._decoded.text)
-        title, metadata, labels = _head(root) if root is not None else ("", {}, ())
+        title, metadata, contents = _head(root) if root is not None else ("", {}, [])
+        stated = from_meta(self._decoded.text, contents)
         if root is not None:
             self._walk = Walk(root)
             for node, begins in self._walk:
@@ -185,9 +187,9 @@ class _Page:
         return self._writer.builder.finish(
             title=sensible_title(title) or self._first_heading or title,
             metadata=metadata | self._decoded.metadata,
-            labels=labels,
+            labels=stated.labels,
             media_type=MEDIA_TYPE,
-            problems=self._decoded.problems,
+            problems=[*self._decoded.problems, *filter(None, [stated.problem])],
         )
 
     def _event(self, node: LexborNode, begins: bool) -> None:
@@ -387,11 +389,11 @@ def _weigh(root: LexborNode) -> tuple[str, int, int]:
     return whole, links, cost + len(whole)
 
 
-def _head(root: LexborNode) -> tuple[str, dict[str, str], tuple[str, ...]]:
-    """Title, metadata and labels that a page states."""
+def _head(root: LexborNode) -> tuple[str, dict[str, str], list[str | None]]:
+    """Title and metadata that a page states, and the content of each element that states labels."""
     title = root.css_first("head > title")
     metadata: dict[str, str] = {}
-    labels: list[str] = []
+    labels: list[str | None] = []
     language = fold(root.attributes.get("lang") or root.attributes.get("xml:lang") or "")
     if language:
         metadata["language"] = language
@@ -399,10 +401,10 @@ def _head(root: LexborNode) -> tuple[str, dict[str, str], tuple[str, ...]]:
         name = (node.attributes.get("name") or node.attributes.get("property") or "").strip().lower()
         value = fold(node.attributes.get("content") or "")
         if name == "labels":
-            labels += [label for part in value.split(",") if (label := part.strip())]
+            labels.append(value if node.attributes.get("content") is not None else None)
         elif name in _META and value:
             metadata.setdefault(_META[name], value)
-    return fold(title.text()) if title is not None else "", metadata, tuple(labels)
+    return fold(title.text()) if title is not None else "", metadata, labels
 
 
 def _numbering(node: LexborNode) -> tuple[int, int]:
