@@ -86,12 +86,14 @@ def sweep(
 
 @clearly
 def verify(
-    everything: Annotated[bool, typer.Option("--all", help="All kept revisions, not the published one alone.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="The rows of all kept revisions, not of the published one alone.")
+    ] = False,
     index: Index = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Whether the published index is whole: both stores and the catalog against each other, each row by its digest."""
+    """Check every file and every row of the index by its digest, and both stores and the catalog against each other."""
     from flows import keeping, printing
 
     found = keeping.verify(load_settings(config, index=index), everything=everything)
@@ -102,7 +104,7 @@ def verify(
 
 @clearly
 def repair(index: Index = None, config: Config = None, as_json: Json = False) -> None:
-    """Set the published index right from what is remembered, and publish it."""
+    """Set the index right from what is whole and from the cache, and publish it; name what has to be built anew."""
     from flows import keeping, printing
 
     found = keeping.repair(load_settings(config, index=index), say)

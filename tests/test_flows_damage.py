@@ -16,6 +16,7 @@ import pytest
 from comparing import rows, without_vector
 from conftest import Workspace
 from s3server import Server
+from test_flows_build import NOTHING, files
 
 from flows import keeping
 from flows.place import open_storage
@@ -24,7 +25,7 @@ from flows.settings import Mode
 from flows.standing import standing
 from indexes.digests import decode
 from indexes.objects import Objects
-from parsers.errors import GristmillError
+from parsers.errors import GristmillError, StoreError, UsageError
 
 MODES: Final[tuple[Mode, ...]] = ("hybrid", "dense", "bm25")
 MENDED: Final = (  # kinds that the fast test has mended too
@@ -156,6 +157,65 @@ def check(workspace: Workspace, *, thorough: bool) -> None:
 def test_a_file_of_each_kind_on_disk_is_named_and_mended(workspace: Workspace) -> None:
     built(workspace)
     check(workspace, thorough=False)
+
+
+def test_a_damaged_record_of_an_old_revision_blocks_nothing(workspace: Workspace) -> None:
+    built(workspace)
+    path = workspace.index / "revisions" / "00000001.json"
+    path.write_bytes(path.read_bytes()[:99])
+    workspace.write("key.md", "# Key\n\nThe key hangs in bay 6 now.\n")
+    assert workspace.build(notes="extractive")["published"]
+    found = keeping.revisions(workspace.settings())
+    assert [one["revision"] for one in found["revisions"]] == [2, 3]
+    assert [one["revision"] for one in found["damaged"]] == [1]
+    with pytest.raises(UsageError, match="no revision 1"):
+        keeping.rollback(workspace.settings(), 1)
+    whole, said = named(workspace)
+    assert not whole and "older revision 1" in said and "revisions/00000001.json" in said
+    assert keeping.repair(workspace.settings(), str)["revisions_given_up"] == [1]
+    assert named(workspace) == (True, "") and not keeping.revisions(workspace.settings())["damaged"]
+
+
+def test_where_nothing_can_be_made_from_what_is_left_repair_says_what_to_build_anew(workspace: Workspace) -> None:
+    built(workspace)
+    meant = [without_vector(row) for row in rows(workspace)]
+    (generation,) = (workspace.index / "generations").iterdir()
+    for name in ("chunks", "documents"):
+        for data in (generation / f"{name}.lance" / "data").iterdir():
+            data.write_bytes(b"")
+    before = files(workspace.index / "generations")
+    with pytest.raises(StoreError, match="neither the rows nor the catalog") as error:
+        keeping.repair(workspace.settings(), str)
+    assert files(workspace.index / "generations") == before
+    for name in ("generations", "revisions", "files", "pointer.json"):  # as the remedy has it
+        assert f"`{name}`" in error.value.remedy
+        path = workspace.index / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    work = workspace.build(notes="extractive")["work"]
+    assert (work["parsed"], work["notes"], work["embedded"]) == (0, 0, 0)
+    assert [without_vector(row) for row in rows(workspace)] == meant
+
+
+def test_a_lost_catalog_costs_a_look_at_every_document_and_nothing_else(workspace: Workspace) -> None:
+    built(workspace)
+    (generation,) = (workspace.index / "generations").iterdir()
+    shutil.rmtree(generation / "documents.lance")
+    assert keeping.repair(workspace.settings(), str)["repaired"]
+    work = workspace.build(notes="extractive")["work"]
+    assert work == NOTHING, "what the bytes of each listed version were is cached too"
+    assert workspace.build(notes="extractive")["work"] == NOTHING
+    assert named(workspace) == (True, "")
+
+
+def test_a_build_over_a_damaged_cache_goes_on_without_it(workspace: Workspace) -> None:
+    built(workspace)
+    for name in ("documents", "chunks", "vectors-26"):
+        for path in (workspace.index / "memory" / f"{name}.lance" / "data").iterdir():
+            path.write_bytes(path.read_bytes()[:50])
+    workspace.write("key.md", "# Key\n\nThe key hangs in bay 6 now.\n")
+    assert workspace.build(notes="extractive")["published"]
+    assert named(workspace) == (True, "") and workspace.build(notes="extractive")["work"] == NOTHING
+    assert ask(workspace.settings(), "the key in bay 6", "hybrid", 1, [], 0.0)["hits"][0]["key"] == "key.md"
 
 
 @pytest.mark.slow
