@@ -196,7 +196,7 @@ def make_plan(shop: Workshop, path: Path, asked: Asked) -> Plan:
     """
     _check_sources(shop, new_source=asked.new_source)
     source = shop.source.name
-    plan = Plan(path, source, Turns(shop.storage, source, shop.settings.reread_days, shop.began))
+    plan = Plan(path, source, Turns(shop.storage, source, shop.settings.reread_days))
     shop.seen.begin(path.with_name("seen.jsonl"))
     encode = msgspec.json.Encoder().encode
     with path.open("wb") as file:
