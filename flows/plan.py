@@ -196,7 +196,7 @@ def make_plan(shop: Workshop, path: Path, asked: Asked) -> Plan:
     """
     _check_sources(shop, new_source=asked.new_source)
     source = shop.source.name
-    plan = Plan(path, source, Turns(shop.storage, source, shop.settings.reread_days, shop.began))
+    plan = Plan(path, source, Turns(shop.storage, source, shop.settings.reread_days))
     shop.seen.begin(path.with_name("seen.jsonl"))
     encode = msgspec.json.Encoder().encode
     with path.open("wb") as file:
@@ -215,6 +215,7 @@ def _steps(shop: Workshop, plan: Plan, asked: Asked) -> Iterator[Step]:
     pairs = _pairs(shop, plan)
     while piece := list(islice(pairs, PIECE)):
         same = _same_bytes(shop, piece)
+        seen = []
         for listed, row in piece:
             if listed is None:
                 assert row is not None
@@ -229,7 +230,8 @@ def _steps(shop: Workshop, plan: Plan, asked: Asked) -> Iterator[Step]:
                 plan.unchanged += 1
                 shop.note_status(row)
                 if name in same:
-                    shop.seen.add([same[name]])
+                    seen.append(same[name])
+        shop.seen.add(seen)
 
 
 def _to_do(shop: Workshop, plan: Plan, asked: Asked, listed: Object, row: Known | None, *, moved: bool) -> str:

@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 import msgspec
@@ -33,14 +34,13 @@ class Turns:
         storage: of the index, whose cache keeps the last turn.
         source: the source's name.
         days: within which every document is read again; 0 for never.
-        now: when the build began, in seconds since 1970.
     """
 
-    def __init__(self, storage: Storage, source: str, days: int, now: float) -> None:
+    def __init__(self, storage: Storage, source: str, days: int) -> None:
         self._storage = storage
         self._source = source
         self._days = days
-        self._now = now
+        self._now = now = time.time()
         self._kept = _read(storage)
         state = self._kept.get(source)
         # A time ahead of this clock was written under another one, and would hold up all turns.

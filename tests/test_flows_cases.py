@@ -103,8 +103,9 @@ def test_o16_time_owner_and_copies_cost_no_work_and_no_write(workspace: Workspac
     shutil.copy2(path, path.with_name("copy"))
     path.with_name("copy").replace(path)
     third = workspace.build()
-    assert third["work"] == NOTHING and not third["published"]
-    assert files(workspace.index) == before
+    # Another inode or change time may mean other bytes under the same size and time: they are looked at, too.
+    assert third["work"] == NOTHING | {"fetched": 1} and not third["published"]
+    assert without_memory(files(workspace.index)) == without_memory(before)
     assert len(LettersRuntime.batches) == made
 
 

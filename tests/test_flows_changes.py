@@ -209,7 +209,7 @@ def test_o39_builds_read_everything_again_by_turns(workspace: Workspace, monkeyp
     class Clock:
         time = staticmethod(lambda: clock[0])
 
-    monkeypatch.setattr("flows.build.time", Clock)
+    monkeypatch.setattr(turns, "time", Clock)
     workspace.flags = {"reread_days": 4}
     workspace.build()
     for topic in TOPICS[:12:5]:
@@ -225,7 +225,7 @@ def test_o39_builds_read_everything_again_by_turns(workspace: Workspace, monkeyp
     assert_equals_a_clean_build(workspace)
     clock[0] += 40 * turns.DAY
     before = without_memory(files(workspace.index))
-    assert plan_build(workspace.settings())["documents"]["reread"] == 0, "a plan has no clock"
+    assert plan_build(workspace.settings())["documents"]["reread"] == 12
     found = nothing_to_do(workspace.settings(), new_source=False, quiet=True, started=clock[0])
     assert found is not None and found["work"]["fetched"] == 12 and found["documents"]["unchanged"] == 12
     assert without_memory(files(workspace.index)) == before
@@ -471,7 +471,7 @@ def test_o62_a_parked_document_is_tried_again_in_its_turn(
     class Clock:
         time = staticmethod(lambda: clock[0])
 
-    monkeypatch.setattr("flows.build.time", Clock)
+    monkeypatch.setattr(turns, "time", Clock)
     fill(workspace)
     workspace.flags = {"guards": {"attempts": 1}}
     with monkeypatch.context() as patch:
