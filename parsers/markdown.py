@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import chain
 from typing import Final, Literal
@@ -183,8 +183,12 @@ class _Reader:
         if not self._open:
             self._opens = self._opens or (not self._tops and begin - self._start < _TITLE_WITHIN)
             self._tops.append((level, title))
-        outer = (self._marked(begin), stop)
+        comment = _trailing_comments(self._text, end, stop)
+        behind = len(self._text[end:comment].rstrip()) + end
+        outer = (self._marked(begin), max(end, behind))
         self._builder.heading(title, level, start, end, outer=outer, line=self._number(begin))
+        if comment < stop:
+            self._leaf("markup", comment, stop, first=False, left_out="comment")
 
     def _code(self, token: Token) -> None:
         begin, stop = self._span(token)
@@ -207,7 +211,7 @@ class _Reader:
         else:
             self._pieces("markup", start, end, _comments(self._text, start, end))
 
-    def _pieces(self, kind: Kind, start: int, end: int, comments: Iterator[Span]) -> None:
+    def _pieces(self, kind: Kind, start: int, end: int, comments: Iterable[Span]) -> None:
         """A part with the comments in it left out of the index."""
         position, continued = start, False
         for low, high in comments:
@@ -229,7 +233,10 @@ class _Reader:
                 start = begin if header else self._unmarked(row)
                 stop = self._line_end(row)
                 outer = (start, self._line_end(row + 1) if header else stop)  # the delimiter row goes with the header
-                self._leaf("row", start, stop, outer=outer, header=header)
+                if not header and (comments := list(_inline_comments(self._text, start, stop))):
+                    self._pieces("row", start, stop, comments)
+                else:
+                    self._leaf("row", start, stop, outer=outer, header=header)
                 header = False
             last += 1
         self._builder.close(self._open.pop()[1])
@@ -306,6 +313,16 @@ def _comments(text: str, start: int, end: int) -> Iterator[Span]:
     while (begin := text.find("<!--", start, end)) >= 0 and (close := text.find("-->", begin + 2, end)) >= 0:
         start = close + 3
         yield begin, start
+
+
+def _trailing_comments(text: str, start: int, end: int) -> int:
+    """Where the comments begin that end a stretch of text; its end where none do."""
+    first = end
+    while text.endswith("-->", start, first) and (begin := text.rfind("<!--", start, first)) >= 0:
+        first = begin
+        end = first
+        first = start + len(text[start:first].rstrip())
+    return end
 
 
 def _inline_comments(text: str, start: int, end: int) -> Iterator[Span]:

@@ -68,6 +68,27 @@ def test_comments_in_markdown_change_no_cut(tokenizer: Path, texts: tuple[str, s
     assert all(chunk.text == texts[1][chunk.start : chunk.end] for chunk in shown)
 
 
+@pytest.mark.parametrize(
+    ("shown", "plain"),
+    [
+        ("## Set up <!-- omit in toc -->\n\nText.", "## Set up\n\nText."),
+        ("## Set up <!-- a --> <!-- b -->\n\nText.", "## Set up\n\nText."),
+        ("| a | b |\n|---|---|\n| x <!-- note --> | y |\n| z | w |", "| a | b |\n|---|---|\n| x | y |\n| z | w |"),
+        ("One line\n<!-- a -->\nand another.", "One line\nand another."),
+        ("- One\n<!-- a -->\n- Two\n\nText.", "- One\n- Two\n\nText."),
+        ("> Said <!-- a --> so.\n\n<!-- b -->\n\nText.", "> Said so.\n\nText."),
+        ("One.\n\n<script>\nx()\n</script>\n\nTwo.", "One.\n\nTwo."),
+        ("<!-- a -->\n\n# T\n\nOne.\n\n<!-- b -->\n", "# T\n\nOne.\n"),
+        ("# T\n\n<!-- a -->\n\n## U\n\nOne.", "# T\n\n## U\n\nOne."),
+        ("wo<!-- a -->rd and <!-- b -->more", "word and more"),
+    ],
+)
+def test_comments_of_all_places(shown: str, plain: str, tokenizer: Path) -> None:
+    found, wanted = (cut(text, tokenizer, 200) for text in (shown, plain))
+    assert [chunk.indexed for chunk in found] == [chunk.indexed for chunk in wanted]
+    assert [chunk.heading_path for chunk in found] == [chunk.heading_path for chunk in wanted]
+
+
 @st.composite
 def framed(draw: st.DrawFn) -> tuple[Document, Document]:
     """A tree of paragraphs, rows and headings over a given text, and the same without its left-out leaves."""
