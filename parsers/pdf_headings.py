@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from parsers.pdf_blocks import Block
+from parsers.pdf_blocks import MARGINS, Block
 from parsers.pdf_lines import Line
+from parsers.pdf_text import SKEWED
 
 _LARGER: Final = 1.12  # of the body size
 _ALIKE: Final = 1.03  # sizes nearer than this are one size
@@ -60,7 +61,12 @@ def _looks_like_heading(found: Sequence[Block], index: int, body: float, mostly_
     block = found[index]
     text, size = block.text, block.lines[0].size
     words = len(text.split())
-    if words > _WORDS or len(block.lines) > _LINES or sum(char.isalpha() for char in text) < 2:
+    if (
+        block.lines[0].angle == SKEWED
+        or words > _WORDS
+        or len(block.lines) > _LINES
+        or sum(char.isalpha() for char in text) < 2
+    ):
         return False
     if text[:1].islower() or (text.endswith(_NO_HEADING) and not _NUMBERING.match(text) and size < 1.5 * body):
         return False
@@ -88,7 +94,7 @@ def _demote_below_title(found: Sequence[Block]) -> None:
 
     They stand between the title and a larger heading, or the first one of the outline, with next to no text.
     """
-    body = [block for block in found if block.kind not in ("header", "footer")]
+    body = [block for block in found if block.kind not in MARGINS]
     headings = [block for block in body if block.kind == "heading"]
     if not body or body[0] not in headings[:1] or body[0].lines[0].page != 1:
         return
