@@ -8,8 +8,10 @@ a size that of its numbering (``2`` above ``2.1``).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from parsers.pdf_blocks import MARGINS, Block
@@ -127,10 +129,12 @@ def _rank(headings: Sequence[Block], named: Sequence[Block]) -> None:
             sizes.append(size)
     keys = {id(block): (_size_rank(block, sizes), _depth(block)) for block in headings}
     order = sorted(set(keys.values()))
+    ordered = sorted((-block.lines[0].size, block.level) for block in named)
+    deepest = list(accumulate((level for _, level in ordered), max))
     for block in headings:
         if named:
-            larger = [b.level for b in named if b.lines[0].size > _ALIKE * block.lines[0].size]
-            block.level = min(_LEVELS, max(larger, default=0) + 1)
+            larger = bisect_left(ordered, (-_ALIKE * block.lines[0].size, 0))
+            block.level = min(_LEVELS, (deepest[larger - 1] if larger else 0) + 1)
         else:
             block.level = min(_LEVELS, order.index(keys[id(block)]) + 1)
 
@@ -147,33 +151,32 @@ def _depth(block: Block) -> int:
 def _by_outline(found: list[Block], outline: Sequence[Entry]) -> list[Block]:
     """Headings of the outline found on their pages, in its order."""
     kept: list[Block] = []
-    wanted: dict[int, list[Entry]] = {}
+    wanted: dict[int, dict[str, list[Entry]]] = {}
     for entry in outline:
-        if _folded(entry.title):
-            wanted.setdefault(entry.page, []).append(entry)
+        title = _folded(entry.title)
+        if title:
+            wanted.setdefault(entry.page, {}).setdefault(title, []).append(entry)
     for block in found:
-        entries = wanted.get(block.lines[0].page, [])
-        match = _named(block, entries) if block.kind in ("paragraph", "item", "caption") else None
+        titles = wanted.get(block.lines[0].page, {})
+        match = _named(block, titles) if block.kind in ("paragraph", "item", "caption") else None
         if match is None:
             kept.append(block)
             continue
         entry, count = match
-        entries.remove(entry)
         kept.append(Block(block.lines[:count], block.hard[: count - 1], "heading", level=min(entry.level, _LEVELS)))
         if count < len(block.lines):
             kept.append(Block(block.lines[count:], block.hard[count:]))
     return kept
 
 
-def _named(block: Block, entries: Sequence[Entry]) -> tuple[Entry, int] | None:
-    """The entry whose title the first lines of a block are, and how many lines."""
+def _named(block: Block, titles: dict[str, list[Entry]]) -> tuple[Entry, int] | None:
+    """The entry whose title the first lines of a block are, taken from those that are left, and how many lines."""
     text = ""
-    for count, line in enumerate(block.lines[:_LINES], 1):
+    for count, line in enumerate(block.lines[:_LINES] if titles else (), 1):
         text = f"{text} {line.text}" if text else line.text
-        bare = re.sub(r"^[\dA-Z.]+\.?\s+", "", text)
-        for entry in entries:
-            if _folded(entry.title) in (_folded(text), _folded(bare)):
-                return entry, count
+        for title in (_folded(text), _folded(re.sub(r"^[\dA-Z.]+\.?\s+", "", text))):
+            if titles.get(title):
+                return titles[title].pop(0), count
     return None
 
 
