@@ -296,7 +296,7 @@ def _many_steps(count: int) -> bytes:
 
 def _many_pages(count: int) -> bytes:
     sheets = []
-    for number in range(count):
+    for number in range(count // 2):
         sheet = Sheet()
         sheet.text(50, 40, f"The handbook {number}", 8)
         sheet.lines(50, 90, [f"Line {row} of page {number} says little." for row in range(4)])
