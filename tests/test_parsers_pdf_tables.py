@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pdf_table_sets import Sample, Style, draw, samples
 from pdf_writer import Sheet, wrapped, written
 
@@ -256,6 +258,35 @@ def test_the_left_column_is_read_to_its_end(shared: Path) -> None:
         "market factors",
     ]
     assert [text.index(mark) for mark in marks] == sorted(text.index(mark) for mark in marks)
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+WORDS = st.text("abcdefghijklmnopqrstuvwxyzABCDEF", min_size=2, max_size=9)
+PLACED = st.lists(
+    st.tuples(WORDS, st.integers(0, 4), st.integers(0, 30)), min_size=1, max_size=60, unique_by=lambda part: part[1:]
+)
+DRAWN = st.lists(st.tuples(st.booleans(), st.integers(0, 12), st.integers(0, 12), st.integers(1, 12)), max_size=30)
+
+
+@settings(max_examples=80, deadline=None)
+@given(PLACED, DRAWN, st.sampled_from([0, 90, 270]))
+def test_no_word_is_lost_whatever_lines_are_drawn(
+    placed: list[tuple[str, int, int]], drawn: list[tuple[bool, int, int, int]], rotate: int
+) -> None:
+    sheet = Sheet(rotate=rotate)
+    for word, column, row in placed:
+        sheet.text(25 + column * 115, 62 + row * 24, word)
+    for across, at, low, length in drawn:
+        ends = (20 + 45 * low, 20 + 45 * (low + length))
+        if across:
+            sheet.rule(ends[0], 50 + 60 * at, ends[1], 50 + 60 * at)
+        else:
+            sheet.rule(20 + 45 * at, ends[0], 20 + 45 * at, ends[1])
+    document = pdf.parse(written(sheet))
+    check(document)
+    assert set(re.findall(r"[A-Za-z]+", document.text)) == {word for word, *_ in placed}
+    assert len(re.findall(r"[A-Za-z]+", document.text)) >= len(placed)
 
 
 # --- growth ----------------------------------------------------------------------------------------------------------
