@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from parsers.document import Document, TreeBuilder
-from parsers.pdf_blocks import Block, blocks, joined_across
+from parsers.pdf_blocks import MARGINS, Block, blocks, joined_across
 from parsers.pdf_continued import doubtful_pages, tables_joined
 from parsers.pdf_headings import body_size, mark_headings
 from parsers.pdf_join import Vocabulary
@@ -20,14 +20,21 @@ from parsers.pdf_marks import mark_parts
 from parsers.pdf_pages import File, Page, read_file
 from parsers.pdf_running import running_lines
 from parsers.pdf_tree import Writer
+from parsers.pdf_watermarks import watermarks
 from parsers.titles import said_of_itself, sensible_title
 
-VERSION: Final = 2
+VERSION: Final = 3
 LIBRARIES: Final = ("pypdfium2",)
 MEDIA_TYPE: Final = "application/pdf"
 
 _TAIL: Final = 1 << 16  # bytes at the end in which the end-of-file mark is looked for
 _TITLE_SIZE: Final = 1.2  # of the body size: the largest heading of page 1 is the title from here on
+_NO_TITLE: Final = re.compile(
+    r"\W*(?:(?:table of )?contents|index|inhalt(?:sverzeichnis)?|sommaire|table des matières|índice|indice|innehåll|"
+    r"inhoud(?:sopgave)?|abstract|summary|introduction|preface|foreword|notes?|appendix|annex)\W*",
+    re.IGNORECASE,
+)  # what names a part of any document
+_NUMBERED: Final = re.compile(r"\d{1,2}(?:\.\d+)*\.?\s+\D")
 _DATE: Final = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(Z|[+-]\d\d'?\d\d'?)?")
 
 
@@ -41,7 +48,8 @@ def parse(data: bytes) -> Document:
     pages = [page.lines for page in file.pages]
     _forget_typewriter(pages)
     body = body_size(pages)
-    running = running_lines(pages, [page.extents() for page in file.pages], body)
+    scans = {number for number, page in enumerate(file.pages) if page.problem == "scan"}
+    running = running_lines(pages, [page.extents() for page in file.pages], body, scans) | watermarks(pages, body)
     found = mark_parts(blocks(pages, running), body)
     found = tables_joined(joined_across(mark_headings(found, file.outline, body)))
     builder = TreeBuilder()
@@ -49,7 +57,7 @@ def parse(data: bytes) -> Document:
     problems, empty = _problems(file.pages, data)
     problems.extend(_doubts(found))
     return builder.finish(
-        title=sensible_title(file.information.get("Title")) or _title(found, body),
+        title=_own_title(file) or _title(found, body),
         metadata=_metadata(file),
         media_type=MEDIA_TYPE,
         problems=problems,
@@ -61,6 +69,10 @@ def _problems(pages: Sequence[Page], data: bytes) -> tuple[list[str], str]:
     """What could not be read, and why the document is empty where it is."""
     reasons = {
         "image": ("has no text (an image: needs OCR)", "have no text (images: they need OCR)"),
+        "scan": (
+            "has hardly any text beside an image (may need OCR)",
+            "have hardly any text beside images (may need OCR)",
+        ),
         "drawing": ("has no text (a drawing: needs OCR)", "have no text (drawings: they need OCR)"),
         "unnamed": ("has text whose fonts name no characters (needs OCR)",) * 2,
         "unreadable": ("is damaged and cannot be read", "are damaged and cannot be read"),
@@ -125,9 +137,9 @@ def _date(text: str) -> str:
     return f"{date}T{hour}:{minute or '00'}:{second or '00'}{zone}"
 
 
-def _title(found: Iterable[Block], body: float) -> str:
+def _title(found: Sequence[Block], body: float) -> str:
     """The largest heading of page 1, where it is the only one of its size, is first, and is clearly larger."""
-    first_page = [b for b in found if b.lines[0].page == 1 and b.kind not in ("header", "footer")]
+    first_page = [b for b in found if b.lines[0].page == 1 and b.kind not in MARGINS]
     headings = [block for block in first_page if block.kind == "heading"]
     if not headings:
         return ""
@@ -135,7 +147,15 @@ def _title(found: Iterable[Block], body: float) -> str:
     size = largest.lines[0].size
     alone = sum(block.lines[0].size > 0.97 * size for block in headings) == 1
     clear = size >= _TITLE_SIZE * body or (largest is first_page[0] and largest.level == 1)
-    return sensible_title(largest.text) if alone and clear and largest is headings[0] else ""
+    numbered = [block for block in found if block.kind == "heading" and _NUMBERED.match(block.text)]
+    section = _NO_TITLE.fullmatch(largest.text) or (len(numbered) > 1 and numbered[0] is largest)
+    named = alone and clear and largest is headings[0] and not section
+    return sensible_title(largest.text) if named else ""
+
+
+def _own_title(file: File) -> str:
+    title = sensible_title(file.information.get("Title"))
+    return "" if _NO_TITLE.fullmatch(title) else title
 
 
 def _forget_typewriter(pages: Sequence[Sequence[Line]]) -> None:

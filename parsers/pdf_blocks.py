@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -18,7 +18,11 @@ import msgspec
 from parsers.pdf_lines import Line
 from parsers.pdf_rows import is_bullet, is_clause, is_number
 
-BlockKind = Literal["paragraph", "heading", "item", "table", "code", "caption", "footnote", "header", "footer"]
+BlockKind = Literal[
+    "paragraph", "heading", "item", "table", "code", "caption", "footnote", "header", "footer", "watermark"
+]
+MARGINS: Final = ("header", "footer", "watermark")
+"""Kinds of blocks that are no part of the running text."""
 
 _TERMINAL: Final = (".", "!", "?", "…", ":", '"', "”", "’", "»", ")", "。", "！", "？", "؟")
 _LEADING: Final = 1.22  # of the font size: the pitch of lines where a column shows none of its own
@@ -65,20 +69,20 @@ class Block(msgspec.Struct):
         return self.lines[0].page, self.lines[0].column
 
 
-def blocks(pages: Sequence[Sequence[Line]], running: dict[int, str]) -> list[Block]:
+def blocks(pages: Sequence[Sequence[Line]], running: Mapping[int, BlockKind]) -> list[Block]:
     """The blocks of a document in reading order.
 
     Args:
         pages: the lines of each page in reading order.
-        running: which lines are running heads and feet, by their ``id``.
+        running: which lines are running heads, feet and watermarks, by their ``id``.
     """
     found: list[Block] = []
     for lines in pages:
-        margins = [(running[id(line)], line) for line in lines if id(line) in running]
-        found.extend(Block([line], [True], "header") for kind, line in margins if kind == "header")
+        margins = [Block([line], [True], running[id(line)]) for line in lines if id(line) in running]
+        found.extend(block for block in margins if block.kind == "header")
         for column in _columns([line for line in lines if id(line) not in running]):
             found.extend(_column_blocks(column))
-        found.extend(Block([line], [True], "footer") for kind, line in margins if kind == "footer")
+        found.extend(block for block in margins if block.kind != "header")
     return found
 
 

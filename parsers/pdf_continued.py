@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from parsers.pdf_blocks import Block
+from parsers.pdf_blocks import MARGINS, Block
 from parsers.pdf_lines import Line
 from parsers.tables import names_columns
 
@@ -35,7 +35,7 @@ def tables_joined(found: Sequence[Block]) -> list[Block]:
             table.lines.extend(block.lines)
             table.hard.extend([True, *block.hard])
             continue
-        if block.kind not in ("header", "footer"):
+        if block.kind not in MARGINS:
             table = block if block.kind == "table" else None
         kept.append(block)
     return kept
@@ -70,7 +70,7 @@ def doubtful_pages(found: Iterable[Block]) -> list[int]:
     loose: Counter[int] = Counter()
     spans: dict[int, list[tuple[float, float, float, float]]] = defaultdict(list)
     for block in found:
-        if block.kind in ("header", "footer", "code") or block.contents:
+        if block.kind in (*MARGINS, "code") or block.contents:
             continue
         if block.kind != "table":
             loose.update(line.page for line in block.lines if line.gaps >= _LOOSE_GAPS)

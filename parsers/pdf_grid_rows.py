@@ -28,7 +28,10 @@ _MIDDLE: Final = 0.3  # of the font size: from the baseline to the middle of a l
 _LAYOUT: Final = 8  # lines of print in two cells of one row: the grid only lays out a page
 _PROSE_WORDS: Final = 4
 _EVEN: Final = 0.9  # of their lines: cells whose lines stand beside each other are rows of a table
+_MID_SENTENCE: Final = 0.4  # of the lines of running text begin with a small letter, at least
+_NOTES: Final = 4  # of the columns of a table, one in so many is filled in a row of notes below it, at most
 _HEADER_ROWS: Final = 4
+_LEVEL: Final = 0.35  # of the font size: lines of two cells whose heights differ less stand beside each other
 _ROWS: Final = 3  # of print that fill every column from which they are rows of the table
 
 Cell = list[Row]
@@ -112,9 +115,16 @@ def _lays_out(bands: Sequence[_TableRow]) -> bool:
     """Whether cells that stand beside each other are columns of prose."""
     for band in bands:
         long = [cell for cell in band.cells if len(cell) >= _LAYOUT and _words_a_line(cell) >= _PROSE_WORDS]
-        if len(long) > 1 and _full(band) < _EVEN * max(len(cell) for cell in long):
+        if len(long) < 2:
+            continue
+        if _full(band) < _EVEN * max(len(cell) for cell in long) or sum(map(_goes_on, long)) > 1:
             return True
     return False
+
+
+def _goes_on(cell: Cell) -> bool:
+    """Whether the lines of a cell are those of running text: many begin in the middle of a sentence."""
+    return sum(line.words[0].text[:1].islower() for line in cell) >= _MID_SENTENCE * len(cell)
 
 
 def _words_a_line(cell: Cell) -> float:
@@ -135,8 +145,10 @@ def _spread_cell(bands: Sequence[_TableRow], column: int) -> None:
     lines = [line for band in bands for line in band.cells[column]]
     if len(bands) < 2 or not lines or any(band.spans for band in bands[1:]):
         return
-    beside = [line.base for band in bands for other, cell in enumerate(band.cells) if other != column for line in cell]
-    aligned = all(any(abs(line.base - base) < 0.2 * line.size for base in beside) for line in lines)
+    beside = sorted(
+        line.base for band in bands for other, cell in enumerate(band.cells) if other != column for line in cell
+    )
+    aligned = all(_nearest(beside, line.base) < 0.2 * line.size for line in lines)
     if len(lines) >= len(bands) and aligned:
         return
     others = [any(cell for other, cell in enumerate(band.cells) if other != column) for band in bands]
@@ -151,11 +163,14 @@ def _full(band: _TableRow) -> int:
     filled = [cell for cell in band.cells if cell]
     if len(filled) < 2:
         return 0
-    return sum(all(_beside(line, cell) for cell in filled[1:]) for line in filled[0])
+    heights = [[line.base for line in cell] for cell in filled[1:]]
+    return sum(all(_nearest(bases, line.base) < _LEVEL * line.size for bases in heights) for line in filled[0])
 
 
-def _beside(line: Row, cell: Cell) -> Row | None:
-    return next((other for other in cell if abs(other.base - line.base) < 0.35 * max(line.size, other.size)), None)
+def _nearest(ordered: Sequence[float], base: float) -> float:
+    """How far the nearest of some heights, in order, is."""
+    place = bisect_right(ordered, base)
+    return min((abs(other - base) for other in ordered[max(place - 1, 0) : place + 1]), default=float("inf"))
 
 
 def _rows(band: _TableRow, bands: int) -> list[_TableRow]:
@@ -166,11 +181,12 @@ def _rows(band: _TableRow, bands: int) -> list[_TableRow]:
     full = _full(band)
     if full < 2 or not (full >= _ROWS or bands <= 2 or _has_figures(band, full)):
         return [band]
-    printed: list[tuple[Row, list[Cell]]] = []
-    for line in rows([word for cell in band.cells for row in cell for word in row.words]):
-        members = set(map(id, line.words))
-        cells = [[part for part in cell if any(id(word) in members for word in part.words)] for cell in band.cells]
-        printed.append((line, cells))
+    joined = rows([word for cell in band.cells for row in cell for word in row.words])
+    place = {id(word): index for index, line in enumerate(joined) for word in line.words}
+    printed: list[tuple[Row, list[Cell]]] = [(line, [[] for _ in band.cells]) for line in joined]
+    for column, cell in enumerate(band.cells):
+        for part in cell:
+            printed[place[id(part.words[0])]][1][column].append(part)
     texts = [[_cell_text(cells[column]) for column in filled] for _, cells in printed]
     found: list[_TableRow] = []
     last = -1
@@ -194,7 +210,9 @@ def _without_titles(found: list[_TableRow]) -> tuple[list[_TableRow], list[Word]
     first, last = 0, len(found)
     while first < last and found[first].spans and len(found[first].filled()) == 1 and found[first].cells[0]:
         first += 1
-    while last > first and found[last - 1].spans and len(found[last - 1].filled()) == 1 and found[last - 1].cells[0]:
+    while last > first and found[last - 1].spans and found[last - 1].cells[0]:
+        if len(found[last - 1].filled()) > max(1, len(found[last - 1].cells) // _NOTES):
+            break
         last -= 1
     return found[first:last], [word for row in [*found[:first], *found[last:]] for word in row.words()]
 

@@ -8,12 +8,15 @@ a size that of its numbering (``2`` above ``2.1``).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
-from parsers.pdf_blocks import Block
+from parsers.pdf_blocks import MARGINS, Block
 from parsers.pdf_lines import Line
+from parsers.pdf_text import SKEWED
 
 _LARGER: Final = 1.12  # of the body size
 _ALIKE: Final = 1.03  # sizes nearer than this are one size
@@ -60,7 +63,12 @@ def _looks_like_heading(found: Sequence[Block], index: int, body: float, mostly_
     block = found[index]
     text, size = block.text, block.lines[0].size
     words = len(text.split())
-    if words > _WORDS or len(block.lines) > _LINES or sum(char.isalpha() for char in text) < 2:
+    if (
+        block.lines[0].angle == SKEWED
+        or words > _WORDS
+        or len(block.lines) > _LINES
+        or sum(char.isalpha() for char in text) < 2
+    ):
         return False
     if text[:1].islower() or (text.endswith(_NO_HEADING) and not _NUMBERING.match(text) and size < 1.5 * body):
         return False
@@ -88,7 +96,7 @@ def _demote_below_title(found: Sequence[Block]) -> None:
 
     They stand between the title and a larger heading, or the first one of the outline, with next to no text.
     """
-    body = [block for block in found if block.kind not in ("header", "footer")]
+    body = [block for block in found if block.kind not in MARGINS]
     headings = [block for block in body if block.kind == "heading"]
     if not body or body[0] not in headings[:1] or body[0].lines[0].page != 1:
         return
@@ -121,10 +129,12 @@ def _rank(headings: Sequence[Block], named: Sequence[Block]) -> None:
             sizes.append(size)
     keys = {id(block): (_size_rank(block, sizes), _depth(block)) for block in headings}
     order = sorted(set(keys.values()))
+    ordered = sorted((-block.lines[0].size, block.level) for block in named)
+    deepest = list(accumulate((level for _, level in ordered), max))
     for block in headings:
         if named:
-            larger = [b.level for b in named if b.lines[0].size > _ALIKE * block.lines[0].size]
-            block.level = min(_LEVELS, max(larger, default=0) + 1)
+            larger = bisect_left(ordered, (-_ALIKE * block.lines[0].size, 0))
+            block.level = min(_LEVELS, (deepest[larger - 1] if larger else 0) + 1)
         else:
             block.level = min(_LEVELS, order.index(keys[id(block)]) + 1)
 
@@ -141,33 +151,32 @@ def _depth(block: Block) -> int:
 def _by_outline(found: list[Block], outline: Sequence[Entry]) -> list[Block]:
     """Headings of the outline found on their pages, in its order."""
     kept: list[Block] = []
-    wanted: dict[int, list[Entry]] = {}
+    wanted: dict[int, dict[str, list[Entry]]] = {}
     for entry in outline:
-        if _folded(entry.title):
-            wanted.setdefault(entry.page, []).append(entry)
+        title = _folded(entry.title)
+        if title:
+            wanted.setdefault(entry.page, {}).setdefault(title, []).append(entry)
     for block in found:
-        entries = wanted.get(block.lines[0].page, [])
-        match = _named(block, entries) if block.kind in ("paragraph", "item", "caption") else None
+        titles = wanted.get(block.lines[0].page, {})
+        match = _named(block, titles) if block.kind in ("paragraph", "item", "caption") else None
         if match is None:
             kept.append(block)
             continue
         entry, count = match
-        entries.remove(entry)
         kept.append(Block(block.lines[:count], block.hard[: count - 1], "heading", level=min(entry.level, _LEVELS)))
         if count < len(block.lines):
             kept.append(Block(block.lines[count:], block.hard[count:]))
     return kept
 
 
-def _named(block: Block, entries: Sequence[Entry]) -> tuple[Entry, int] | None:
-    """The entry whose title the first lines of a block are, and how many lines."""
+def _named(block: Block, titles: dict[str, list[Entry]]) -> tuple[Entry, int] | None:
+    """The entry whose title the first lines of a block are, taken from those that are left, and how many lines."""
     text = ""
-    for count, line in enumerate(block.lines[:_LINES], 1):
+    for count, line in enumerate(block.lines[:_LINES] if titles else (), 1):
         text = f"{text} {line.text}" if text else line.text
-        bare = re.sub(r"^[\dA-Z.]+\.?\s+", "", text)
-        for entry in entries:
-            if _folded(entry.title) in (_folded(text), _folded(bare)):
-                return entry, count
+        for title in (_folded(text), _folded(re.sub(r"^[\dA-Z.]+\.?\s+", "", text))):
+            if titles.get(title):
+                return titles[title].pop(0), count
     return None
 
 

@@ -52,11 +52,11 @@ def table_lines(band: Sequence[Row], table: Aligned, turned: bool, rules: Sequen
     groups = _grouped(band, printed, parts, table.heads)
     edges = tuple((low + high) / 2 for low, high in table.strips)
     lines: list[Line] = []
-    for index, (row, cells) in enumerate(zip(band, printed, strict=True)):
-        line = line_of(row, cells, turned)
+    for index, (row, texts_of_row) in enumerate(zip(band, printed, strict=True)):
+        line = line_of(row, texts_of_row, turned)
         if index and groups[index] == groups[index - 1]:
             above = lines[-1]
-            above.cells = tuple(f"{old}\n{new}".strip("\n") for old, new in zip(above.cells, cells, strict=True))
+            above.cells = tuple(f"{old}\n{new}".strip("\n") for old, new in zip(above.cells, texts_of_row, strict=True))
             above.text = row_text(above.cells)
             above.x0, above.x1 = min(above.x0, line.x0), max(above.x1, line.x1)
             above.bold = above.bold and line.bold

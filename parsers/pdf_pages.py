@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -20,12 +20,14 @@ from parsers.pdf_headings import Entry
 from parsers.pdf_layout import page_lines
 from parsers.pdf_lines import Line
 from parsers.pdf_rules import page_rules
-from parsers.pdf_text import SKEWED, Angle, page_text, to_upright
+from parsers.pdf_text import SKEWED, Angle, Word, page_text, to_upright
 
 _LOCK: Final = threading.Lock()
 _HEADER_WITHIN: Final = 1024  # bytes: where a reader looks for ``%PDF-`` (PDF 1.7, implementation note 13)
 _DRAWN: Final = 20  # shapes on a page from which they may be writing; fewer are rules and frames
 _UNNAMED: Final = 0.5  # share of characters without a name that makes a page unreadable
+_STAMP: Final = 8  # words of a stamp or a page number, at most
+_COVERED: Final = 0.6  # of its page that the image of a scan covers, at least
 _OUTLINE_DEPTH: Final = 8
 
 
@@ -36,7 +38,8 @@ class Page(msgspec.Struct):
         lines: its lines in reading order.
         bounds: ``(left, bottom, right, top)`` of what is shown of it, in its own space.
         rotation: clockwise degrees by which it is turned for showing.
-        problem: why it has no text though it is not blank: ``image``, ``drawing``, ``unnamed``, ``unreadable``.
+        problem: why it has no text though it is not blank: ``image``, ``drawing``, ``unnamed``, ``unreadable``; or
+            hardly any: ``scan``.
     """
 
     lines: list[Line]
@@ -111,7 +114,7 @@ def _read_page(document: pdfium.PdfDocument, index: int) -> Page:
         page = _with_forms(document, page, index)
         text = page_text(page)
         unnamed = text.unnamed > _UNNAMED * text.characters
-        problem = "unnamed" if unnamed else "" if text.words else _picture(page)
+        problem = "unnamed" if unnamed else _scan(page, text.words) if text.words else _picture(page)
         rules = page_rules(page) if text.words else []
         return Page(page_lines(text.words, index + 1, rules), page.get_bbox(), page.get_rotation(), problem)
     except pdfium.PdfiumError:
@@ -134,6 +137,19 @@ def _with_forms(document: pdfium.PdfDocument, page: pdfium.PdfPage, index: int) 
         return page
     page.close()
     return document[index]
+
+
+def _scan(page: pdfium.PdfPage, words: Sequence[Word]) -> str:
+    """``scan`` where an image covers a page with hardly any words, such as a stamp or its number."""
+    if len(words) > _STAMP:
+        return ""
+    left, bottom, right, top = page.get_bbox()
+    for item in page.get_objects(filter=(raw.FPDF_PAGEOBJ_IMAGE,), max_depth=3):
+        x0, y0, x1, y1 = item.get_bounds()
+        width, height = min(x1, right) - max(x0, left), min(y1, top) - max(y0, bottom)
+        if width > 0 and height > 0 and width * height >= _COVERED * (right - left) * (top - bottom):
+            return "scan"
+    return ""
 
 
 def _picture(page: pdfium.PdfPage) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from parsers.pdf_text import Word
 
 _CLAUSE: Final = re.compile(r"[(\[]?\d{1,3}(?:\.\d{1,3}){0,5}[.)\]]?")
+_MANY: Final = 500  # words of a row from which it is not looked whether another one overlaps them
 ABOVE: Final = 0.75  # of the font size: from the baseline to the top of capitals
 BELOW: Final = 0.22  # of the font size: from the baseline to the foot of descenders
 
@@ -65,6 +66,8 @@ def _row_of(word: Word, grouped: list[Row]) -> Row | None:
 
 def _beside(word: Word, row: Row) -> bool:
     """Whether a word overlaps none of a row's words: text over text is two lines."""
+    if len(row.words) > _MANY:
+        return True
     return not any(word.x0 < other.x1 - 0.3 * word.size and other.x0 < word.x1 - 0.3 * word.size for other in row.words)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from parsers.document import Box, TreeBuilder
+from parsers.document import Box, Kind, TreeBuilder
 from parsers.pdf_blocks import Block
 from parsers.pdf_continued import header_rows
 from parsers.pdf_join import Vocabulary, join
@@ -17,7 +17,7 @@ from parsers.pdf_lines import MONO_WIDTH, Line
 from parsers.pdf_pages import Page
 from parsers.pdf_text import from_upright
 
-_LEFT_OUT: Final = {"header": "running head", "footer": "running foot"}
+_LEFT_OUT: Final = {"header": "running head", "footer": "running foot", "watermark": "watermark"}
 _CODE_LEADING: Final = 1.2  # of the font size: the usual step from one line of code to the next
 _NESTED: Final = 0.8  # of the font size: an item that is further in than the one above it is below it
 
@@ -57,7 +57,8 @@ class Writer:
             self._builder.write_leaf("code", _layout(block.lines), page=page, box=box)
         else:
             reason = _LEFT_OUT.get(block.kind) or ("contents list" if block.contents else None)
-            self._builder.write_leaf(block.kind, self._text(block), page=page, box=box, left_out=reason)
+            kind: Kind = "paragraph" if block.kind == "watermark" else block.kind
+            self._builder.write_leaf(kind, self._text(block), page=page, box=box, left_out=reason)
 
     def _text(self, block: Block) -> str:
         return join([line.text for line in block.lines], block.hard, self._vocabulary)

@@ -109,7 +109,7 @@ ADAPTERS: Final = (
         "parsers.web",
         text=True,
     ),
-    Adapter("pdf", {".pdf": "application/pdf"}, 2, ("pypdfium2",), "parsers.pdf"),
+    Adapter("pdf", {".pdf": "application/pdf"}, 3, ("pypdfium2",), "parsers.pdf"),
     Adapter("office", _OFFICE_TYPES, 2, ("python-docx", "lxml"), "parsers.office"),
     Adapter("text", _TEXT_TYPES, 2, ("charset-normalizer",), "parsers.text", by_type=True, text=True),
 )

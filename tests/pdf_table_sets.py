@@ -10,14 +10,16 @@ from pdf_writer import Sheet, width, wrapped, written
 
 LEADING = 12.0
 PADDING = 6.0
-NAMES = (
-    "Alder Bergen Caldon Dunmore Elster Farrow Garmond Hollis Ivrea Jarrow Kelso Lindow Marden Norwick Ostrava Perth "
-    "Quimper Rostock Selby Tarbert Ulverston Varese Wigan Yarrow Zwolle"
-).split()
-WORDS = (
-    "the pump must be stopped before its cover is opened and the operator checks that no pressure is left in line "
-    "valves are closed by hand where power fails because springs wear out over time each report names who was there"
-).split()
+_NAMES = """
+Alder Bergen Caldon Dunmore Elster Farrow Garmond Hollis Ivrea Jarrow Kelso Lindow Marden Norwick Ostrava
+Perth Quimper Rostock Selby Tarbert Ulverston Varese Wigan Yarrow Zwolle
+"""
+_WORDS = """
+the pump must be stopped before its cover is opened and the operator checks that no pressure is left in line
+valves are closed by hand where power fails because springs wear out over time each report names who was there
+"""
+NAMES = _NAMES.split()
+WORDS = _WORDS.split()
 
 Rows = list[list[str]]
 

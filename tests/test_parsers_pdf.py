@@ -96,6 +96,12 @@ def test_lines_that_their_writer_ended_stay_lines() -> None:
         (["a cast-", "iron lid"], "a cast-iron pot", "a cast-iron lid"),
         (["a non-", "stop train"], "the nonstop train", "a nonstop train"),
         (["the UNI-", "VERSITY"], "a UNIVERSITY here", "the UNIVERSITY"),
+        (["price-", "determining facts"], "The price. Determining it", "price-determining facts"),
+        (["a long-", "term plan"], "", "a long-term plan"),
+        (["the first-", "floor rooms"], "", "the first-floor rooms"),
+        (["a work-", "shop there"], "", "a workshop there"),
+        (["main-", "tenance of", "it"], "", "maintenance of it"),
+        (["die Wasser-", "leitung"], "die Wasser und das ist die leitung der Stadt", "die Wasserleitung"),
         (["pre-", "and post-war"], "", "pre- and post-war"),
         (["two \u2010", "three"], "", "two \u2010 three"),
         (["die Wasser\u2010", "leitung"], "", "die Wasserleitung"),
@@ -105,7 +111,7 @@ def test_lines_that_their_writer_ended_stay_lines() -> None:
     ],
 )
 def test_hyphens_at_line_ends_go_where_they_only_break_the_word(lines: list[str], elsewhere: str, joined: str) -> None:
-    assert join(lines, [False], Vocabulary([*lines, elsewhere])) == joined
+    assert join(lines, [False] * len(lines), Vocabulary([*lines, elsewhere])) == joined
 
 
 def test_hyphenation_in_a_file() -> None:
@@ -311,6 +317,66 @@ def test_headings_at_the_top_of_pages_are_kept() -> None:
     assert [title for _, title in headings(pdf.parse(written(*sheets)))] == [f"Chapter {n}" for n in range(1, 5)]
 
 
+def test_a_watermark_is_left_out_and_named() -> None:
+    sheets = []
+    for number in range(2):
+        slanted = Sheet(extra=b"BT /F2 60 Tf 0.7 0.7 -0.7 0.7 150 300 Tm (DRAFT) Tj ET")
+        slanted.text(50, 60, f"{number + 1} {TOLD[number]}", 14, "F2")
+        slanted.paragraph(50, 90, f"{TOLD[number]} are told here. {PROSE * 6}", 480)
+        sheets.append(slanted)
+    document = pdf.parse(written(*sheets))
+    assert [n.left_out for n in document.nodes if text_of(document, n) == "DRAFT"] == ["watermark"] * 2
+    assert [title for _, title in headings(document)] == ["1 Pumps", "2 Valves"]
+    assert indexed(document).count("told here") == 2
+
+
+def test_a_large_word_that_text_runs_through_is_a_watermark_and_a_large_title_is_none() -> None:
+    sheet = Sheet()
+    sheet.text(50, 60, "CONFIDENTIAL", 40)
+    sheet.paragraph(50, 110, PROSE * 3, 480)
+    title = pdf.parse(written(sheet))
+    assert headings(title) == [(1, "CONFIDENTIAL")]
+    sheet.text(60, 160, "COPY", 60)
+    document = pdf.parse(written(sheet))
+    assert [n.left_out for n in document.nodes if text_of(document, n) == "COPY"] == ["watermark"]
+
+
+def test_lines_of_the_body_that_stand_on_every_page_are_kept() -> None:
+    sheets = []
+    for number in range(3):
+        sheet = Sheet()
+        sheet.paragraph(50, 60, f"Read this first. {PROSE * 4}", 480)
+        sheet.text(50, 400, f"Answer {number}: {TOLD[number]}")
+        sheet.text(500, 770, f"Page {number + 1}", 8)
+        sheets.append(sheet)
+    document = pdf.parse(written(*sheets))
+    assert indexed(document).count("Read this first.") == 3
+    assert [node.kind for node in document.nodes if node.left_out] == ["footer"] * 3
+
+
+def test_forms_keep_what_their_pages_have_in_common() -> None:
+    sheets = []
+    for number in range(3):
+        sheet = Sheet()
+        for row, label in enumerate(
+            ["Inspection of the pump", "Name of the keeper", "Seal looked at", "Lid shut", "Date"]
+        ):
+            sheet.text(50, 60 + 40 * row, label)
+        sheet.text(300, 100, TOLD[number])
+        sheets.append(sheet)
+    document = pdf.parse(written(*sheets))
+    assert indexed(document).count("Inspection of the pump") == 3
+
+
+@pytest.mark.parametrize("title", ["Contents", "Table of Contents", "Inhaltsverzeichnis"])
+def test_the_name_of_a_part_is_no_title(title: str) -> None:
+    sheet = Sheet()
+    sheet.text(50, 60, title, 24)
+    sheet.paragraph(50, 110, PROSE, 480)
+    assert pdf.parse(written(sheet)).title == ""
+    assert pdf.parse(written(sheet, info=f"/Title ({title})")).title == ""
+
+
 # --- lists, tables, code ---------------------------------------------------------------------------------------------
 
 
@@ -514,6 +580,28 @@ def test_a_page_without_text_is_said() -> None:
     assert (document.status, document.reason) == ("partial", "page 2 has no text (an image: needs OCR)")
     several = pdf.parse(written(Sheet(extra=IMAGE), page, *[Sheet(extra=IMAGE)] * 3))
     assert several.reason == "pages 1, 3-5 have no text (images: they need OCR)"
+
+
+SCAN = b"q 600 0 0 800 0 0 cm BI /W 1 /H 1 /CS /G /BPC 8 ID \x80 EI Q"
+
+
+def test_a_scan_with_only_a_number_or_a_stamp_is_said() -> None:
+    page, numbered, stamped = Sheet(), Sheet(extra=SCAN), Sheet(extra=SCAN)
+    page.paragraph(50, 60, PROSE, 500)
+    numbered.text(300, 770, "2 / 3")
+    stamped.text(400, 60, "RECEIVED 3 May 2024")
+    document = pdf.parse(written(page, numbered, stamped))
+    assert document.status == "partial"
+    assert document.reason == "pages 2-3 have hardly any text beside images (may need OCR)"
+    assert "2 / 3" not in indexed(document)
+    alone = pdf.parse(written(numbered))
+    assert alone.status == "empty" and "page 1 has hardly any text beside an image (may need OCR)" in alone.reason
+
+
+def test_a_page_of_text_over_an_image_is_no_scan() -> None:
+    page = Sheet(extra=SCAN)
+    page.paragraph(50, 60, PROSE, 500)
+    assert pdf.parse(written(page)).status == "ok"
 
 
 def test_a_blank_page_is_no_problem() -> None:
@@ -745,7 +833,7 @@ def fixtures() -> list[bytes]:
 
 def test_the_output_has_not_changed_without_the_version() -> None:
     digests = [pdf.parse(data).digest()[:16] for data in fixtures()]
-    assert (pdf.VERSION, digests) == (2, ["d833a71039e8a761", "05e455125236d722"]), "output changed: raise the version"
+    assert (pdf.VERSION, digests) == (3, ["d833a71039e8a761", "05e455125236d722"]), "output changed: raise the version"
 
 
 def test_the_output_is_the_same_in_threads() -> None:

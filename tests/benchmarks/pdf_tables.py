@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,7 +160,7 @@ def layoffs(folder: Path, data: bytes) -> tuple[list[list[str]], list[str]]:
             first = layer.get_text_bounded(LAYOFF_EDGES[0], bottom, LAYOFF_EDGES[1], top).strip()
             if left > LAYOFF_EDGES[1] or not re.fullmatch(r"\d\d/\d\d/\d{4}", first):
                 continue
-            sides = zip(LAYOFF_EDGES, LAYOFF_EDGES[1:], strict=False)
+            sides = pairwise(LAYOFF_EDGES)
             rows.append([layer.get_text_bounded(a + 1, bottom - 2, b - 1, top) for a, b in sides])
     assert len(rows) == 633, len(rows)
     return rows, ["Notice Date", "Effective", "Received", "Company", "City", "No. Of", "Layoff/Closure"]
