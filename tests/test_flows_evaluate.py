@@ -297,7 +297,7 @@ def test_a_hit_whose_words_stand_elsewhere_too_is_told_apart(twice: Workspace) -
     assert check(settings, path)["errors"] == []
 
 
-NO_OFFSETS = {"start": None, "end": None, "groups": []}
+NO_OFFSETS: dict[str, Any] = {"start": None, "end": None, "groups": []}
 
 
 def test_writing_by_document_loads_no_library_of_models_or_metrics() -> None:
