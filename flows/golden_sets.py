@@ -7,14 +7,16 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from enrich.memo import Memo
 from indexes.catalog import Row
 from indexes.evaluation.golden import Question, Stale, requirements
-from indexes.evaluation.record import Asked
 from indexes.storage import Storage
 from parsers.document import Document
+
+if TYPE_CHECKING:
+    from indexes.evaluation.record import Asked
 
 HELD: Final = 16  # documents whose texts are held
 
@@ -50,6 +52,8 @@ def resolve(path: Path, questions: Sequence[Question], texts: Mapping[str, str],
     Raises:
         Stale: when a question does not resolve and ``strict`` is set.
     """
+    from indexes.evaluation.record import Asked  # it loads the libraries of the metrics, which few commands need
+
     asked: list[Asked] = []
     stale: dict[str, str] = {}
     for question in questions:

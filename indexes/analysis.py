@@ -106,7 +106,9 @@ def fingerprint() -> str:
 def analyse(text: str) -> Terms:
     """The terms under which a text is indexed."""
     found = [_REMEMBERED[token] for token in names.join_sections(text).split()]
-    return Terms(*(" ".join(filter(None, terms)) for terms in zip(*found, strict=True))) if found else _NOTHING
+    more = [terms for terms in found if terms[1] or terms[2] or terms[3]]
+    rest = (" ".join([terms[field] for terms in more if terms[field]]) for field in (1, 2, 3))
+    return Terms(" ".join([terms[0] for terms in found if terms[0]]), *rest)
 
 
 def analyse_query(query: str) -> QueryTerms:
@@ -275,8 +277,6 @@ _DROPPED: Final = re.compile(
 )
 _ALEF: Final = re.compile("(?<=\u0627)[\u0653-\u0655]")  # alef with madda or hamza is mostly written as alef
 
-_SIGNS: Final = frozenset("!.*")  # stand beside a word where they are no part of a name
-_NOTHING: Final = Terms("", "", "", "")
 _REMEMBERED: Final = _Remembered()
 UNTOLD: Final = FUNCTION_WORDS | {_STEMMER.stemWord(word) for word in FUNCTION_WORDS}
 _SPELLED: Final = {word for word in FUNCTION_WORDS if len(word) > 1} | {"us"}  # words that capitals make a name
@@ -294,7 +294,7 @@ def _analyse_token(token: str) -> Terms:
     """Terms of a text without blanks."""
     word = token.strip(_AROUND)
     plain = word.isascii() and word.isalpha() and len(word) <= WORD_LIMIT and (word[1:].islower() or len(word) == 1)
-    if plain and not _SIGNS.intersection(token):
+    if plain and not ("!" in token or "*" in token or "." in token[:2]):  # these may belong to a name
         return Terms(_normalize(word), "", "", "")
     token = unicodedata.normalize("NFKC", token)
     identifiers = list(_identifiers(token))

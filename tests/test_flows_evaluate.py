@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Workspace
+from conftest import ROOT, Workspace
 from fakes import LettersRuntime
 
 from flows import printing
@@ -295,4 +297,13 @@ def test_a_hit_whose_words_stand_elsewhere_too_is_told_apart(twice: Workspace) -
     assert check(settings, path)["errors"] == []
 
 
-NO_OFFSETS = {"start": None, "end": None, "groups": []}
+NO_OFFSETS: dict[str, Any] = {"start": None, "end": None, "groups": []}
+
+
+def test_writing_by_document_loads_no_library_of_models_or_metrics() -> None:
+    code = (
+        "import sys; import flows.cli, flows.golden_keeping; "
+        "print([name for name in ('torch', 'scipy', 'ir_measures', 'prefect', 'onnxruntime') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "[]\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +297,8 @@ def test_channels_and_reading_say_what_the_figures_say() -> None:
 def test_a_reading_tells_order_from_recall() -> None:
     def far(number: int) -> Ranked:
         names = [f"x{i}" for i in range(20)] + [f"c{number}"]
-        return Ranked(names, names, [[Place("b.md", 0, 5)]] * 20 + [[CHUNKS[names[-1]]]], [1.0] * 21)
+        places: list[Sequence[Place]] = [[Place("b.md", 0, 5)]] * 20
+        return Ranked(names, names, [*places, [CHUNKS[names[-1]]]], [1.0] * 21)
 
     answered = [ranked(number) for number in range(10)]
     assert "Order is the bottleneck" in reading([run("bm25", far(0), far(1), *answered[2:])], {}, 0)[0]
