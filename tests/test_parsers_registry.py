@@ -326,6 +326,7 @@ FIXTURES = {
         ("c.md", f"{'A long line. ' * 40}\n---\n\n# Late\n".encode()),
         ("a.md", MARKDOWN.encode()),
         ("b.md", "## Größe\n\nöffnen – schließen\n".encode("cp1252")),
+        ("d.md", b"---\n\nR&amp;D: `&amp;`\n---\n"),
     ],
     "web": [("a.html", HTML.encode()), ("b.xhtml", XHTML.encode("koi8-r"))],
     "text": [
@@ -334,9 +335,10 @@ FIXTURES = {
         ("c.py", b"# coding: latin-1\nx = '\xe9'\n"),
         ("d.rst", b"T\n=\n"),
         ("e.txt", BOOK.encode()),
+        ("f.xml", b"<a>b &amp; c</a>"),
     ],
 }
-PINNED = {"markdown": (3, "d36cb198e7d437ab"), "web": (2, "f04ac48959e3fa12"), "text": (2, "98fb91d59b7dfec4")}
+PINNED = {"markdown": (3, "01362347064a3ab6"), "web": (2, "f04ac48959e3fa12"), "text": (3, "0403194272ca14e5")}
 
 
 @pytest.mark.parametrize("name", FIXTURES)
