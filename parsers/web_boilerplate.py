@@ -35,7 +35,7 @@ _FEW_LANGUAGES: Final = 3  # links to the page in other languages that make a li
 _PAGE_HAS: Final = re.compile(r"(?:has|have|with|no|without|page|layout|is|hide|show)[-_]")
 _MENU: Final = re.compile(
     r"(?:[a-z0-9]+[-_]{1,2})*(?:side-?bar|side-?nav|side-?menu|sphinxsidebar|nav-?bar|nav|navi|navigation|sub-?nav|menu|"
-    r"masthead|top-?bar|site-?map|mega-?menu|foot|footer|related|recommended|catlinks|portlet|navbox|menubar|"
+    r"masthead|top-?bar|site-?map|mega-?menu|foot|footer|catlinks|portlet|navbox|menubar|"
     r"post-?navigation|nav-?links)(?:[-_]{1,2}[a-z0-9]+)*"
 )
 _LISTING: Final = re.compile(
@@ -136,9 +136,7 @@ class Boilerplate:
             return None
         if self._turns and _is_pager(node):
             return "navigation"
-        return self._named(
-            node, _names(attributes.get("class") or "", attributes.get("id") or ""), in_article=in_article
-        )
+        return self._named(node, _names(attributes.get("class") or "", attributes.get("id") or ""))
 
     def _furniture(self, node: LexborNode, *, foot: bool) -> str | None:
         weight = self._weigh(node)
@@ -146,7 +144,7 @@ class Boilerplate:
             return "navigation"
         return "footer" if foot and len(weight.text) < _SHORT_FOOTER and _COPYRIGHT.search(weight.text) else None
 
-    def _named(self, node: LexborNode, names: frozenset[str], *, in_article: bool) -> str | None:
+    def _named(self, node: LexborNode, names: frozenset[str]) -> str | None:
         """Why an element with such a name is left out."""
         if not names and node.tag not in ("ul", "ol", "div"):
             return None
@@ -157,9 +155,7 @@ class Boilerplate:
             return None
         if "cookies" in names and _is_cookie_notice(weight):
             return "notice"
-        if ("menu" in names and not in_article and weight.is_linked(_LINKS)) or (
-            "listing" in names and weight.is_linked(_MOSTLY_LINKS)
-        ):
+        if ("menu" in names and weight.is_linked(_LINKS)) or ("listing" in names and weight.is_linked(_MOSTLY_LINKS)):
             return "navigation"
         lists = weight.languages >= max(_FEW_LANGUAGES, 0.8 * weight.links) and weight.is_linked(_MOSTLY_LINKS)
         return "navigation" if lists else None
