@@ -5,7 +5,7 @@ Invariants:
 - A chunk's id follows from the document's id, the chunk's text and how many equal texts stand before it in that
   document, and from nothing else.
 - The embedded text is put together in one place, so the embedder, BM25 and a reranker see the same one; what is left
-  out within a chunk is not in it.
+  out within a chunk is not in it, and a character reference (``&amp;``) stands in it as what it means.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+
+from parsers.references import meant
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -35,6 +37,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         cut: what had to be cut because it alone is over the budget (``sentence``, ``code``, ``row``, ``heading``), or
             ``left-out part`` where a long one stands within what is cut; empty otherwise.
         gaps: ``[start, end)`` in ``text`` of each stretch that is left out of the index, such as a comment.
+        references: where in ``text`` each character reference begins that is searched as what it means.
     """
 
     start: int
@@ -50,35 +53,52 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     section_end: int = 0
     cut: str = ""
     gaps: tuple[tuple[int, int], ...] = ()
+    references: tuple[int, ...] = ()
 
     @property
     def indexed(self) -> str:
-        """The text without what is left out of the index."""
-        return without(self.text, self.gaps)
+        """The text without what is left out of the index, its character references as what they mean."""
+        return _indexed(self.text, self.gaps, self.references)
 
     @property
     def remarks(self) -> str:
-        """``cut`` and ``gaps`` as a row of the index stores them: ``sentence; left out 12-40 51-60``."""
+        """``cut``, ``references`` and ``gaps`` as a row stores them: ``row; references 3; left out 12-40 51-60``."""
         gaps = " ".join(f"{start}-{end}" for start, end in self.gaps)
-        return "; ".join(part for part in (self.cut, f"{_LEFT_OUT}{gaps}" if gaps else "") if part)
+        references = " ".join(map(str, self.references))
+        parts = (self.cut, references and f"{_REFERENCES}{references}", gaps and f"{_LEFT_OUT}{gaps}")
+        return "; ".join(part for part in parts if part)
 
 
 _LEFT_OUT: Final = "left out "
+_REFERENCES: Final = "references "
 
 
-def gaps_in(remarks: str) -> tuple[tuple[int, int], ...]:
-    """The gaps of a chunk, from its remarks."""
-    _, mark, gaps = remarks.rpartition(_LEFT_OUT)
-    pairs = (gap.split("-") for gap in gaps.split()) if mark else ()
-    return tuple((int(start), int(end)) for start, end in pairs)
+def indexed_text(text: str, remarks: str) -> str:
+    """The text of a row as it is indexed, see :attr:`Chunk.indexed`.
+
+    Args:
+        remarks: of its chunk, see :attr:`Chunk.remarks`.
+    """
+    gaps: list[tuple[int, int]] = []
+    references: list[int] = []
+    for part in remarks.split("; "):
+        if part.startswith(_LEFT_OUT):
+            pairs = (gap.split("-") for gap in part.removeprefix(_LEFT_OUT).split())
+            gaps = [(int(start), int(end)) for start, end in pairs]
+        elif part.startswith(_REFERENCES):
+            references = list(map(int, part.removeprefix(_REFERENCES).split()))
+    return _indexed(text, gaps, references)
 
 
-def without(text: str, gaps: Sequence[tuple[int, int]]) -> str:
-    """A text without some stretches, given in their order."""
-    if not gaps:
-        return text
-    starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(text)]
-    return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+def _indexed(text: str, gaps: Sequence[tuple[int, int]], references: Sequence[int]) -> str:
+    edits = [(start, end, "") for start, end in gaps]
+    edits += [(start, *known) for start in references if (known := meant(text, start))]
+    pieces: list[str] = []
+    position = 0
+    for start, end, instead in sorted(edits):
+        pieces += text[position:start], instead
+        position = end
+    return "".join([*pieces, text[position:]])
 
 
 def document_id(source: str, key: str) -> str:

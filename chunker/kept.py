@@ -1,10 +1,12 @@
-"""The text that is cut: a document's without its left-out parts.
+"""The text that is cut: a document's without its left-out parts, its character references as what they mean.
 
 Invariants:
 - Whatever is left out, the kept text and its parts are those of the same document written without it, so it changes
   no cut.
 - A left-out part takes with it the white space on one side of it, the side with fewer line ends.
 - Every place of the kept text has one place in the document.
+
+A reference is a character that stands in place of its ``&``, with a gap behind it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from parsers.document import Document, leaves, left_out
+from parsers.references import meant
 
 Span = tuple[int, int]
 
@@ -45,12 +48,16 @@ class Kept:
         self._gaps: list[Span] = []  # left-out stretches of the document
         self._apart: list[bool] = []  # of each, whether no chunk may reach over it
         self._find_gaps()
+        self._meant: dict[int, str] = {}  # by the place behind them in the document, what references mean
+        if document.references:
+            self._find_references()
         source = document.text
         self._places: list[int] = []  # of each gap, where it is in the kept text
         pieces: list[str] = []
         position = removed = 0
         for start, end in self._gaps:
-            pieces.append(source[position:start])
+            instead = self._meant.get(start, "")
+            pieces += source[position : start - len(instead)], instead
             self._places.append(start - removed)
             removed += end - start
             position = end
@@ -82,20 +89,32 @@ class Kept:
     def span(self, start: int, end: int) -> Span:
         """``[start, end)`` of the kept text, which is not empty, in the document."""
         first = self._removed[bisect_right(self._places, start)]
-        last = self._removed[bisect_left(self._places, end)]
-        return start + first, end + last
+        gap = bisect_left(self._places, end)
+        gap += gap < len(self._gaps) and self._places[gap] == end and self._gaps[gap][0] in self._meant
+        return start + first, end + self._removed[gap]
 
     def within(self, start: int, end: int) -> tuple[Span, ...]:
         """Left-out stretches between two places of the kept text, from the first one's place in the document."""
         low, high = bisect_right(self._places, start), bisect_left(self._places, end)
         begin = start + self._removed[low]
-        return tuple((a - begin, b - begin) for a, b in self._gaps[low:high])
+        return tuple((a - begin, b - begin) for a, b in self._gaps[low:high] if a not in self._meant)
+
+    def references(self, start: int, end: int) -> tuple[int, ...]:
+        """The references between two places of the kept text, from the first one's place in the document."""
+        if not self._meant:
+            return ()
+        low, high = bisect_right(self._places, start), bisect_right(self._places, end)
+        begin = start + self._removed[low]
+        found = (a for a, _ in self._gaps[low:high] if a in self._meant)
+        return tuple(a - len(self._meant[a]) - begin for a in found)
 
     def divided(self, start: int, end: int) -> list[Span]:
         """``[start, end)`` of the kept text cut where left-out parts stand that no chunk reaches over."""
         low, high = bisect_right(self._places, start), bisect_left(self._places, end)
         cuts, room = [start], MOST_LEFT_OUT
         for gap in range(low, high):
+            if self._gaps[gap][0] in self._meant:
+                continue
             room -= self._gaps[gap][1] - self._gaps[gap][0]
             if self._apart[gap] or room < 0:
                 cuts.append(self._places[gap])
@@ -114,6 +133,22 @@ class Kept:
                 apart = self._apart.pop() or apart
             self._gaps.append(_with_space(text, start, end))
             self._apart.append(apart)
+
+    def _find_references(self) -> None:
+        """Put the gaps behind references that stand in what is kept between the others."""
+        text = self._document.text
+        for start in self._document.references:
+            gap = bisect_right(self._gaps, (start, len(text))) - 1
+            known = meant(text, start)
+            if known is not None and (gap < 0 or self._gaps[gap][1] <= start):
+                self._meant[start + len(known[1])] = known[1]
+        gaps = {start: (end, apart) for (start, end), apart in zip(self._gaps, self._apart, strict=True)}
+        for start, instead in self._meant.items():
+            known = meant(text, start - len(instead))
+            assert known is not None
+            gaps[start] = known[0], False
+        self._gaps = sorted((start, end) for start, (end, _) in gaps.items())
+        self._apart = [gaps[start][1] for start, _ in self._gaps]
 
     def _inside(self, extent: Span) -> Span:
         """A part that stays, in the kept text."""

@@ -168,7 +168,12 @@ class _Cutter:
             return None
         first, last = self._kept.span(start, end)
         chunk = msgspec.structs.replace(
-            piece.chunk, end=last, text=self._text[first:last], tokens=tokens, gaps=self._kept.within(start, end)
+            piece.chunk,
+            end=last,
+            text=self._text[first:last],
+            tokens=tokens,
+            gaps=self._kept.within(start, end),
+            references=self._kept.references(start, end),
         )
         return _Piece(start, chunk)
 
@@ -207,6 +212,7 @@ class _Cutter:
             section_end=max(region.section[1], end),
             cut=next((atom.cut for atom in pack.atoms if atom.cut), ""),
             gaps=self._kept.within(first, last),
+            references=self._kept.references(first, last),
         )
         return _Piece(first, chunk)
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chunker.chunk import Chunk, chunk_ids, gaps_in, prefix, without
+from chunker.chunk import Chunk, chunk_ids, indexed_text, prefix
 from enrich.memo import text_digest
 
 ID: Final = re.compile("[0-9a-f]{32}")  # of a document or a chunk, see chunker.chunk
@@ -44,8 +44,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         section_start, section_end: ``[start, end)`` of the innermost section around the chunk.
         previous_id, next_id: the neighbours in the document; empty at its ends.
         labels: the document's labels, sorted.
-        cut: what of the chunk had to be cut, and which stretches of its text are left out of the index, as
-            ``Chunk.remarks`` writes them; empty where neither is the case.
+        cut: what of the chunk had to be cut, which stretches of its text are left out of the index, and where character
+            references stand in it, as ``Chunk.remarks`` writes them; empty where there is nothing to remark.
     """
 
     chunk_id: str
@@ -78,8 +78,7 @@ EMBEDDED: Final = ("prefix", "text", "cut")  # the columns that an embedded text
 
 def embedded(row: Mapping[str, Any]) -> str:
     """The embedded text of a row that holds at least the columns ``EMBEDDED``."""
-    gaps = gaps_in(row["cut"])
-    return str(row["prefix"] + without(row["text"], gaps))
+    return str(row["prefix"] + indexed_text(row["text"], row["cut"]))
 
 
 class Vector(NamedTuple):

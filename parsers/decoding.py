@@ -1,7 +1,9 @@
 """Bytes to text.
 
-Kept here: the text holds no NUL, no lone surrogate and no carriage return; bytes that are no text in any encoding
-known here are an error, and bytes that had to be replaced are said; equal bytes and declaration give equal text.
+Invariants:
+- The text holds no NUL, no other control character that no text has, no lone surrogate and no carriage return.
+- Bytes that are no text in any encoding known here are an error, and characters that had to be replaced are counted.
+- Equal bytes and declaration give equal text.
 
 UTF-8 is nearly self-proving and comes first; then what the file declares; then detection. charset-normalizer ranks
 scripts well, but takes short German and French for Central European or old Macintosh code pages, so texts in Latin
@@ -22,6 +24,8 @@ import charset_normalizer
 from parsers.errors import BrokenDocument
 
 _SAMPLE: Final = 65536  # bytes that detection looks at
+_MOST_NULS: Final = 0.02  # share of strays in a text in a code page
+_CONTROL: Final = re.compile(r"[\x01-\x07\x0e-\x19\x7f]")  # not those for overstriking, colours, ends and white space
 _LEAST_UTF16: Final = 8  # bytes from which UTF-16 can be told without a mark
 
 _BOMS: Final = (
@@ -177,7 +181,7 @@ def decode(data: bytes, declared: str | None = None) -> Decoded:
 
 
 def _tidied(text: str, encoding: str, problem: str = "") -> Decoded:
-    """Text with LF at line ends and without NUL, and what was replaced in it."""
+    """Text with LF at line ends and without control characters that no text has, and what was replaced in it."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if encoding in _EBCDIC:
@@ -186,6 +190,9 @@ def _tidied(text: str, encoding: str, problem: str = "") -> Decoded:
     if "\0" in text:
         problems.append(f"{text.count(chr(0))} NUL characters, replaced")
         text = text.replace("\0", "\ufffd")
+    text, controls = _CONTROL.subn("\ufffd", text)
+    if controls:
+        problems.append(f"{controls} other control characters, replaced")
     return Decoded(text, encoding, tuple(problems))
 
 
@@ -303,7 +310,7 @@ def _damaged_utf8(data: bytes) -> _Found | None:
 
 
 def _detected(data: bytes) -> _Found | None:
-    if b"\0" in data:  # no code page has it in text
+    if data.count(b"\0") > _MOST_NULS * len(data):  # no code page has it in text; a few are strays
         return None
     for encoding in _candidates(data[:_SAMPLE], _sample(data)):
         text = _strict(data, encoding)

@@ -114,6 +114,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         status: ``ok``; ``partial`` when something in it could not be read; ``empty`` when there is no text in it;
             ``skipped`` when no adapter reads its type; ``failed`` when one does and it could not be read at all.
         reason: why the status is not ``ok``; empty otherwise.
+        references: where in the text character references (``&amp;``) stand that are searched as what they mean, in
+            rising order.
     """
 
     text: str
@@ -125,6 +127,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     media_type: str = "text/plain"
     status: Status = "ok"
     reason: str = ""
+    references: tuple[int, ...] = ()
 
     def children(self) -> dict[int, list[int]]:
         """Indexes of each node's children in reading order, by the parent's index (-1: the document)."""

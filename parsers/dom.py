@@ -40,6 +40,9 @@ _TOLD_BY_TEXT: Final = tags("a button clipboard-copy mat-icon md-icon ion-icon")
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)[^>]*>?")
 _XHTML: Final = re.compile(r"<\?xml\b|<!DOCTYPE[^>]*XHTML|<html\b[^>]*\bxmlns\s*=", re.IGNORECASE)
 _SELF_CLOSED: Final = re.compile(r"<([a-zA-Z][\w:.-]*)((?:\s[^<>]*?)?)/>")
+_TEMPLATE: Final = re.compile(r"<(/?)template\b[^>]*>", re.IGNORECASE)
+_SHADOW: Final = re.compile(r"\sshadowroot(?:mode)?\s*=", re.IGNORECASE)
+_SHADOW_TAG: Final = "x-shadow"  # of no meaning to a parser, so that any content may stand in it
 _INVISIBLE: Final = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
 Attributes = dict[str, str | None]
@@ -49,6 +52,8 @@ def parse_html(source: str) -> LexborNode | None:
     """The root element of an HTML or XHTML file; None where there is none."""
     if _XHTML.search(source, 0, 2000):
         source = _from_xhtml(source)
+    if "shadowroot" in source:
+        source = _with_shadows(source)
     return LexborHTMLParser(_tamed(source)).root
 
 
@@ -138,6 +143,19 @@ def _from_xhtml(source: str) -> str:
     return _SELF_CLOSED.sub(
         lambda found: found[0] if found[1].lower() in _VOID else f"<{found[1]}{found[2]}></{found[1]}>", first
     )
+
+
+def _with_shadows(source: str) -> str:
+    """The source with the templates that browsers show, as shadow trees, as plain elements."""
+    open_templates: list[bool] = []
+
+    def shown_or_not(found: re.Match[str]) -> str:
+        if not found[1]:
+            open_templates.append(bool(_SHADOW.search(found[0])))
+            return f"<{_SHADOW_TAG}>" if open_templates[-1] else found[0]
+        return f"</{_SHADOW_TAG}>" if open_templates and open_templates.pop() else found[0]
+
+    return _TEMPLATE.sub(shown_or_not, source)
 
 
 def _tamed(source: str) -> str:

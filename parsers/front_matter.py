@@ -1,8 +1,10 @@
 """Front matter: the metadata block at the very top of a Markdown file.
 
-Kept here: it begins with the file's first character and is closed; what is never closed, or is no mapping, is no
-front matter but text. Values come out as the text that stands in the file: no dates, numbers or booleans are made of
-them, and nothing of what is nested deeper than a list.
+Invariants:
+- It begins with the file's first character, is closed, and holds fields; what stands between two rules and is no
+  mapping, or a sentence with a colon in it, is text.
+- Values come out as the text that stands in the file: no dates, numbers or booleans are made of them, and nothing of
+  what is nested deeper than a list.
 """
 
 from __future__ import annotations
@@ -22,6 +24,14 @@ _YAML: Final = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.DOTALL |
 _TOML: Final = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*$", re.DOTALL | re.MULTILINE)
 _MOST: Final = 100_000  # characters; a longer block is text between two rules
 _KEY_LINE: Final = re.compile(r"([A-Za-z_][\w .-]*):(?:[ \t]+(.*))?$")
+_FIELD_NAME: Final = re.compile(r"[\w$@][\w.$@/-]*")  # no words of a sentence
+_FIELD_LINE: Final = re.compile(r"[ \t#\]}-]|[\w$@][\w .$@/-]*:(?:\s|$)|\s*$")  # a field, or what goes on below one
+# Fields that are real whatever stands around them; others in capitals may be ``Note:`` below a rule.
+_USUAL_NAMES: Final = """
+title labels tags date author authors layout description categories category keywords draft slug id lang language status
+version summary aliases weight permalink subtitle type
+"""
+_USUAL: Final = frozenset(_USUAL_NAMES.split())
 _SURROGATE: Final = re.compile("[\ud800-\udfff\0]")  # YAML can escape what no text may hold
 
 _LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the compiled one where it was built
@@ -60,11 +70,21 @@ def front_matter(text: str) -> FrontMatter | None:
     for pattern, load, read in ((_YAML, _load_yaml, labels.from_yaml), (_TOML, _load_toml, labels.from_toml)):
         found = pattern.match(text, 0, _MOST)
         fields = load(found[1]) if found else None
-        if found and fields is not None:
+        if found and fields is not None and _is_real(found[1], fields):
             values = {_plain(key): value for key, value in _flat(fields, len(found[1]))}
             stated, end = read(found[1]), found.start(1) + len(found[1].rstrip())
             return FrontMatter(found.start(1), end, found.end(), values, stated)
     return None
+
+
+def _is_real(block: str, fields: Mapping[str, object]) -> bool:
+    """Whether a block holds fields, and not a sentence that stands between two rules."""
+    if not fields:
+        return not block.strip()
+    names = [name for name in fields if _FIELD_NAME.fullmatch(name)]
+    if not block.split("\n", 1)[0].strip():  # a blank line behind a rule: prose, as a rule
+        return any(name.casefold() in _USUAL or name.islower() for name in names)
+    return bool(names)
 
 
 def stated_labels(text: str, header: FrontMatter | None) -> Stated:
@@ -91,7 +111,7 @@ def _load_yaml(block: str) -> Mapping[str, object] | None:
 def _load_lines(block: str) -> dict[str, object] | None:
     """Fields of a block that is no valid YAML but looks like it: ``title: Pumps: a manual`` is common."""
     lines = [line for line in block.split("\n") if line.strip() and not line.startswith("#")]
-    if not lines or not _KEY_LINE.match(lines[0]):
+    if not lines or not _KEY_LINE.match(lines[0]) or not all(map(_FIELD_LINE.match, lines)):
         return None
     found = (_KEY_LINE.match(line) for line in lines)
     return {field[1]: (field[2] or "").strip().strip("\"'") for field in found if field}

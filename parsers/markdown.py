@@ -17,14 +17,16 @@ from functools import cache
 from itertools import chain
 from typing import Final, Literal
 
+import msgspec
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 from mdit_py_plugins.footnote import footnote_plugin
 
 from parsers.decoding import Decoded, decode
-from parsers.document import Document, Kind, TreeBuilder
+from parsers.document import Document, Kind, TreeBuilder, leaves, left_out
 from parsers.front_matter import front_matter, stated_labels
+from parsers.references import in_markdown
 
 MEDIA_TYPE: Final = "text/markdown"
 Span = tuple[int, int]
@@ -72,13 +74,25 @@ def read_markdown(decoded: Decoded) -> Document:
     stated = stated_labels(text, header)
     reader = _Reader(text, header.outer_end if header is not None else 0, builder)
     reader.read()
-    return builder.finish(
+    document = builder.finish(
         title=metadata.get("title") or reader.title,
         metadata=metadata | decoded.metadata,
         labels=stated.labels,
         media_type=MEDIA_TYPE,
         problems=[*decoded.problems, *filter(None, [stated.problem])],
     )
+    return msgspec.structs.replace(document, references=tuple(_references(document)))
+
+
+def _references(document: Document) -> Iterator[int]:
+    """Places of the character references in what is indexed and no code."""
+    if "&" not in document.text:
+        return
+    reasons = left_out(document)
+    for index in leaves(document):
+        node = document.nodes[index]
+        if reasons[index] is None and node.kind not in ("code", "blob"):
+            yield from in_markdown(document.text, *node.extent)
 
 
 class _Reader:

@@ -111,7 +111,7 @@ ADAPTERS: Final = (
     ),
     Adapter("pdf", {".pdf": "application/pdf"}, 3, ("pypdfium2",), "parsers.pdf"),
     Adapter("office", _OFFICE_TYPES, 2, ("python-docx", "lxml"), "parsers.office"),
-    Adapter("text", _TEXT_TYPES, 2, ("charset-normalizer",), "parsers.text", by_type=True, text=True),
+    Adapter("text", _TEXT_TYPES, 3, ("charset-normalizer",), "parsers.text", by_type=True, text=True),
 )
 
 # Known formats that no adapter reads yet: never taken for plain text, whatever their bytes look like.

@@ -66,6 +66,7 @@ _BINARY: Final = ("application/octet-stream", "binary data")
 _WHITE: Final = b"\t\n\x0b\x0c\r\x08\x1a\x1b"  # what texts hold: also overstriking, DOS end marks and terminal colours
 _CONTROL: Final = bytes(code for code in (*range(32), 127) if code not in _WHITE)
 _MOST_CONTROL: Final = 0.005  # share of control characters above which a file is no text
+_FEW_CONTROL: Final = 8  # control characters in a short file that is text otherwise
 _ALWAYS: Final = (b"%PDF-", b"{\\rtf", b"%!PS")  # documents in ASCII characters that are no text to read
 
 # The comments in an atomic group: otherwise a row of them is tried in every grouping before it fails.
@@ -105,9 +106,18 @@ def binary_kind(data: bytes) -> tuple[str, str] | None:
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return _archive(data)
     controls = len(head) - len(head.translate(None, _CONTROL))
-    if controls > _MOST_CONTROL * len(head):
+    if controls > _MOST_CONTROL * len(head) and not _is_text(head, controls):
         return _signature(head) or _BINARY
     return None
+
+
+def _is_text(head: bytes, controls: int) -> bool:
+    """Whether a short file is text with a few stray control characters: most of it is letters and white space."""
+    if controls > _FEW_CONTROL or 8 * controls > len(head) or _signature(head) is not None:
+        return False
+    text = head.translate(None, _CONTROL).decode("utf-8", "replace")
+    plain = sum(one.isalpha() or one.isspace() for one in text)
+    return plain > (0.5 if "\ufffd" not in text else 0.7) * len(text)
 
 
 def text_kind(data: bytes) -> str:

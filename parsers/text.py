@@ -17,12 +17,15 @@ from itertools import islice, pairwise
 from statistics import median
 from typing import Final
 
+import msgspec
+
 from parsers import book
 from parsers.book_marks import Block, marked
 from parsers.citations import cited, volume
 from parsers.decoding import Decoded, decode, source_charset, xml_charset
 from parsers.document import Document, TreeBuilder
 from parsers.languages import LANGUAGES
+from parsers.references import in_xml
 
 Span = tuple[int, int]
 
@@ -87,7 +90,8 @@ def _read_code(decoded: Decoded, language: str, media_type: str) -> Document:
     if text.strip():
         start = _LEADING.match(text).end()  # type: ignore[union-attr]  # it matches the empty string too
         builder.leaf("code", start, len(text.rstrip()), language=language, line=text.count("\n", 0, start) + 1)
-    return builder.finish(metadata=decoded.metadata, media_type=media_type, problems=decoded.problems)
+    document = builder.finish(metadata=decoded.metadata, media_type=media_type, problems=decoded.problems)
+    return msgspec.structs.replace(document, references=tuple(in_xml(text))) if language == "xml" else document
 
 
 def _read_plain(decoded: Decoded, media_type: str) -> Document:

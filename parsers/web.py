@@ -17,22 +17,17 @@ from selectolax.lexbor import LexborNode
 
 from parsers.decoding import Decoded, decode, html_charset
 from parsers.document import Document, Kind, TreeBuilder
-from parsers.dom import Walk, fold, parse_html, replaced, tags
+from parsers.dom import Walk, fold, parse_html, replaced
 from parsers.labels import from_meta
 from parsers.titles import sensible_title
+from parsers.web_boilerplate import WITHIN_LINES, Boilerplate, leads_home
 from parsers.web_code import code_text, language, listing
-from parsers.web_tables import BLOCKS, HEADINGS, flat_text, lays_out, read_table
+from parsers.web_headings import inferred_headings
+from parsers.web_tables import BLOCKS, DEEPEST_LAYOUT, HEADINGS, flat_text, lays_out, read_table
 
 MEDIA_TYPE: Final = "text/html"
 
 _DEEPEST_LIST: Final = 30  # boxes within each other; deeper lists and quotes go into the innermost one
-_DEEPEST_LAYOUT: Final = 8  # tables within each other that are looked into before they are taken for layout
-_LINKS: Final = 0.5  # share of the letters that stand in links, from which a header, footer or aside is a menu
-_WEIGHING: Final = 8  # times the length of a file that may be spent on it, however deep its parts nest
-_COPYRIGHT: Final = re.compile(r"©|\(c\)\s*\d|copyright|all rights reserved|imprint|impressum", re.IGNORECASE)
-_SHORT_FOOTER: Final = 500  # characters
-_FALLBACKS: Final = tags("noscript iframe video audio canvas object embed")
-_WITHIN_LINES: Final = _FALLBACKS | {"select"}
 _META: Final = {
     "author": "author",
     "date": "date",
@@ -42,6 +37,9 @@ _META: Final = {
     "description": "description",
     "keywords": "keywords",
 }
+_TOPS: Final = 1000  # headings among which the title is looked for
+_SITE_BEHIND: Final = re.compile(r"\s*(?:[-–—|·•»«/]+|::)\s.+")  # Duck - Wikipedia
+_SITE_BEFORE: Final = re.compile(r".+(?:\s[-–—|·•»«/]+|:{1,2})\s")
 _NUMBER: Final = re.compile(r"\s*(-?\d{1,9})")
 _BREAK: Final = "\0"  # a line break within a block; HTML text cannot hold it
 _PARAGRAPH_BREAK: Final = re.compile(r"\0\s*\0[\s\0]*")
@@ -60,9 +58,15 @@ def parse(data: bytes) -> Document:
 
 def read_html(decoded: Decoded) -> Document:
     """The document of a decoded HTML file."""
-    document = _Page(decoded, keep_all=False).read()
-    if document.status == "empty" and document.nodes:  # nothing but what looks like menus: then it is the content
-        document = _Page(decoded, keep_all=True).read()
+    root = parse_html(decoded.text)
+    page = _Page(decoded, root)
+    document = page.read()
+    keep_all = document.status == "empty" and bool(document.nodes)
+    if keep_all:  # nothing but what looks like menus: then it is the content
+        page = _Page(decoded, root, keep_all=True)
+        document = page.read()
+    if root is not None and not page.headed and (headings := inferred_headings(root)):
+        document = _Page(decoded, root, keep_all=keep_all, headings=headings).read()
     return document
 
 
@@ -142,19 +146,35 @@ class _Writer:
 
 
 class _Page:
-    """Reads one page."""
+    """Reads one page.
 
-    def __init__(self, decoded: Decoded, *, keep_all: bool) -> None:
+    Args:
+        keep_all: whether to leave nothing out.
+        headings: what stands as a heading on a page that marks none, see :mod:`parsers.web_headings`.
+    """
+
+    def __init__(
+        self,
+        decoded: Decoded,
+        root: LexborNode | None,
+        *,
+        keep_all: bool = False,
+        headings: Mapping[int, int] | None = None,
+    ) -> None:
         self._decoded = decoded
+        self._root = root
         self._keep_all = keep_all
+        self._inferred = headings or {}
         self._writer = _Writer()
         self._inline: list[str] = []
         self._only_images = True
         self._ends: list[_Leave | None] = []
         self._layouts = 0
         self._articles = 0
-        self._room = _WEIGHING * len(decoded.text)
-        self._first_heading = ""
+        self._judge = Boilerplate(decoded.text)
+        self._single = False  # whether the page has one h1
+        self._names = False  # whether headings in what is left out may name content
+        self._tops: list[tuple[int, str]] = []  # level and text of the first headings
         self._by_tag: Mapping[str, Callable[[LexborNode], _Leave | None]] = {
             "pre": self._code,
             "listing": self._code,
@@ -175,17 +195,23 @@ class _Page:
             "main": self._article,
         } | dict.fromkeys(HEADINGS, self._heading)
 
+    @property
+    def headed(self) -> bool:
+        """Whether a heading was written."""
+        return bool(self._tops)
+
     def read(self) -> Document:
-        root = parse_html(self._decoded.text)
+        root = self._root
         title, metadata, contents = _head(root) if root is not None else ("", {}, [])
         stated = from_meta(self._decoded.text, contents)
         if root is not None:
             self._walk = Walk(root)
+            self._single = len(root.css("h1")) == 1
             for node, begins in self._walk:
                 self._event(node, begins)
             self._flush()
         return self._writer.builder.finish(
-            title=sensible_title(title) or self._first_heading or title,
+            title=_title_of(title, self._tops),
             metadata=metadata | self._decoded.metadata,
             labels=stated.labels,
             media_type=MEDIA_TYPE,
@@ -216,8 +242,12 @@ class _Page:
             return None
         reason = self._boilerplate(node, tag)
         if reason is not None:
-            return self._left_out(tag, reason)
+            return self._left_out(node, reason)
+        if self._writer.reason is not None and tag in ("nav", "aside"):
+            return self._menu()
         special = self._by_tag.get(tag)
+        if node.mem_id in self._inferred or node.attributes.get("role") == "heading":
+            special = self._heading
         if special is not None:
             self._flush()
             return special(node)
@@ -246,12 +276,21 @@ class _Page:
     def _heading(self, node: LexborNode) -> None:
         self._walk.skip()
         text = flat_text(node)
-        if self._writer.reason is not None:  # in a menu it heads no section
+        if not self._heads(node):
             self._writer.put("paragraph", text)
             return
-        if node.tag == "h1" and not self._first_heading:
-            self._first_heading = text
-        self._writer.put("heading", text, level=int((node.tag or "h6")[1]))
+        level = self._level(node)
+        if len(self._tops) < _TOPS and text:
+            self._tops.append((level, text))
+        reason, self._writer.reason = self._writer.reason, None
+        self._writer.put("heading", text, level=level)
+        self._writer.reason = reason
+
+    def _level(self, node: LexborNode) -> int:
+        if node.tag in HEADINGS:
+            return int((node.tag or "h6")[1])
+        stated = _integer(node.attributes.get("aria-level"), 2)  # the default of role=heading
+        return self._inferred.get(node.mem_id) or max(1, min(stated, 6))
 
     def _code(self, node: LexborNode) -> None:
         self._walk.skip()
@@ -267,7 +306,7 @@ class _Page:
             self._walk.skip()
             self._writer.put("code", found[0], language=found[1])
             return None
-        if self._layouts >= _DEEPEST_LAYOUT or lays_out(node):
+        if self._layouts >= DEEPEST_LAYOUT or lays_out(node):
             self._layouts += 1
             return self._end_layout
         self._walk.skip()
@@ -335,58 +374,47 @@ class _Page:
         return leave
 
     def _boilerplate(self, node: LexborNode, tag: str) -> str | None:
-        """Why an element is no content of the page; None where it is, or may be."""
+        """Why an element is no content of the page; None where it is, or stands in what is left out."""
         if self._keep_all or self._writer.reason is not None:
             return None
-        role = node.attributes.get("role") or ""
-        if tag == "nav" or role == "navigation":
-            return "navigation"
-        if tag in _FALLBACKS:
-            return "fallback"
-        if tag == "select":
-            return "form"
-        furniture = tag in ("aside", "header", "footer") or role in ("banner", "contentinfo", "complementary")
-        if not furniture or self._room < 0:
-            return None
-        text, links, cost = _weigh(node)
-        self._room -= cost
-        if links >= _LINKS * max(1, len(text)):
-            return "navigation"
-        foot = (tag == "footer" or role == "contentinfo") and not self._articles
-        return "footer" if foot and len(text) < _SHORT_FOOTER and _COPYRIGHT.search(text) else None
+        return self._judge.reason(node, tag, in_article=self._articles > 0)
 
-    def _left_out(self, tag: str, reason: str) -> _Leave:
+    def _left_out(self, node: LexborNode, reason: str) -> _Leave:
         """Leave an element out; one that stands within a line does not end the paragraph around it."""
         around, only_images = self._inline, self._only_images
-        if tag in _WITHIN_LINES:
+        if node.tag in WITHIN_LINES:
             self._inline, self._only_images = [], True
         else:
             self._flush()
         self._writer.reason = reason
+        self._names = node.tag == "header" or node.attributes.get("role") == "banner"
 
         def leave() -> None:
             self._flush()
             self._writer.reason = None
-            if tag in _WITHIN_LINES:
+            if node.tag in WITHIN_LINES:
                 self._inline, self._only_images = around, only_images
 
         return leave
 
+    def _menu(self) -> _Leave:
+        """A menu in a header that is left out, whose headings head nothing."""
+        self._flush()
+        names, self._names = self._names, False
 
-def _weigh(root: LexborNode) -> tuple[str, int, int]:
-    """The folded text below an element, how many of its characters stand in links, and what it cost to see."""
-    pieces: list[str] = []
-    linked = links = cost = 0
-    for node, begins in Walk(root):
-        cost += 8
-        if node.tag == "a":
-            linked += 1 if begins else -1
-        elif node.is_text_node:
-            text = fold(node.text_content or "")
-            pieces.append(text)
-            links += len(text) if linked else 0
-    whole = fold(" ".join(pieces))
-    return whole, links, cost + len(whole)
+        def leave() -> None:
+            self._flush()
+            self._names = names
+
+        return leave
+
+    def _heads(self, node: LexborNode) -> bool:
+        """Whether a heading names content, not the site or a menu: in a header of the page it may do either."""
+        if self._writer.reason is None:
+            return True
+        if not self._names or (not self._articles and leads_home(node)):
+            return False
+        return self._articles > 0 or node.tag != "h1" or self._single
 
 
 def _head(root: LexborNode) -> tuple[str, dict[str, str], list[str | None]]:
@@ -405,6 +433,17 @@ def _head(root: LexborNode) -> tuple[str, dict[str, str], list[str | None]]:
         elif name in _META and value:
             metadata.setdefault(_META[name], value)
     return fold(title.text()) if title is not None else "", metadata, labels
+
+
+def _title_of(stated: str, tops: list[tuple[int, str]]) -> str:
+    """The page's title: without the site's name where the page's heading tells the two apart; else its heading."""
+    ones = [text for level, text in tops if level == 1] or [text for _, text in tops if len(tops) == 1]
+    title = sensible_title(stated)
+    for heading in ones if title else ():
+        before, found, behind = title.partition(heading)
+        if found and (_SITE_BEHIND.fullmatch(behind) if not before else not behind and _SITE_BEFORE.fullmatch(before)):
+            return heading
+    return title or (ones[0] if ones else stated)
 
 
 def _numbering(node: LexborNode) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from parsers.web_grid import Grid
 from parsers.web_noise import tick
 
 CELL_SEPARATOR: Final = " | "
+DEEPEST_LAYOUT: Final = 8  # tables within each other that are looked into before they are taken for layout
 _MOST_IN_CELL: Final = 1000  # characters; a cell with more is a column of a page
 
 BLOCKS: Final = tags(
@@ -148,6 +149,7 @@ class _Rows:
                 self._flat = _Flat()  # text outside any cell, which a parser moves out of the table, as a rule
             _take(self._flat, self._walk, node, begins)
         self._end_row()
+        self._rows = _without_spacers(self._rows)
         if not any(row.header for row in self._rows) and names_columns([row.cells for row in self._rows]):
             self._rows[0] = Row(self._rows[0].cells, header=True)
         return " ".join(self._captions), self._rows
@@ -184,6 +186,14 @@ class _Rows:
         if any(cells):
             self._rows.append(Row(cells, self._in_head or self._all_headers))
         self._all_headers = True
+
+
+def _without_spacers(rows: list[Row]) -> list[Row]:
+    """The rows without the columns that are empty in all of them."""
+    filled: set[int] = set()
+    for row in rows:
+        filled.update(column for column, cell in enumerate(row.cells) if cell)
+    return [Row(tuple(cell for column, cell in enumerate(row.cells) if column in filled), row.header) for row in rows]
 
 
 def _has_header(table: LexborNode) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -61,7 +62,7 @@ soup = st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join)
 def decoded(text: str) -> str:
     """What a file with this text decodes to."""
     text = text.removeprefix("\ufeff")
-    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+    return re.sub(r"[\x00-\x07\x0e-\x19\x7f]", "\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 @settings(max_examples=400, deadline=None)

@@ -306,6 +306,10 @@ HTML = """<html lang=en><title>T</title><meta name=author content=A><nav><a href
 <table><caption>C</caption><tr><th>h<th>i<tr><td>1<td><p>2<p>3</table>
 <table><tr><td>name<td>mm<tr><td>a<td>2</table><pre class='language-py'>p\n q</pre>
 <figure><img alt=f><figcaption>g</figcaption></figure><blockquote>q</blockquote><footer>&copy; 2031</footer>
+<article><header><h2><a href=/p>Two</a></h2></header><i class=material-icons>home</i>x
+<div class=pager><a href=x>n</a></div>
+<table><tr><td rowspan=2>a<td colspan=2>b<tr><td>c<td><pre>d\n e</pre></table>
+<table><tr><td class=gutter><pre>1\n2</pre><td class=code><pre>r\n s</pre></table></article>
 """
 XHTML = '<?xml version="1.0" encoding="koi8-r"?><html xmlns="http://www.w3.org/1999/xhtml"><p>мир</p></html>'
 LINE = "a sentence that goes on and on, over the line, as they do in old books, and so\n"
@@ -322,6 +326,7 @@ FIXTURES = {
         ("c.md", f"{'A long line. ' * 40}\n---\n\n# Late\n".encode()),
         ("a.md", MARKDOWN.encode()),
         ("b.md", "## Größe\n\nöffnen – schließen\n".encode("cp1252")),
+        ("d.md", b"---\n\nR&amp;D: `&amp;`\n---\n"),
     ],
     "web": [("a.html", HTML.encode()), ("b.xhtml", XHTML.encode("koi8-r"))],
     "text": [
@@ -330,9 +335,10 @@ FIXTURES = {
         ("c.py", b"# coding: latin-1\nx = '\xe9'\n"),
         ("d.rst", b"T\n=\n"),
         ("e.txt", BOOK.encode()),
+        ("f.xml", b"<a>b &amp; c</a>"),
     ],
 }
-PINNED = {"markdown": (3, "d36cb198e7d437ab"), "web": (2, "e424fa638ac5f081"), "text": (2, "98fb91d59b7dfec4")}
+PINNED = {"markdown": (3, "01362347064a3ab6"), "web": (2, "f04ac48959e3fa12"), "text": (3, "0403194272ca14e5")}
 
 
 @pytest.mark.parametrize("name", FIXTURES)
