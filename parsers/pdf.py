@@ -1,7 +1,7 @@
 """PDF by its text layer: headings, paragraphs, lists, tables, running heads.
 
-Kept here: what the text layer holds is in the document, each word once; a page without text is a problem and said so,
-never nothing.
+Kept here: what the text layer holds is in the document, each word once, but for a ruled cell over
+several rows, which stands in each; a page without text, or whose rows may not be whole, is a problem and said so.
 """
 
 from __future__ import annotations
