@@ -245,8 +245,8 @@ def write(shop: Workshop, batch: Collection[Entry]) -> None:
     shop.seen.add([seen for entry in batch if (seen := _seen(entry)) is not None])
     relabelled = _relabel_standing(shop, batch)
     for entry in batch:
-        standing = relabelled.get(entry.document_id, entry.row)
-        row = made[entry.document_id].catalog_row if entry.live else row_without_chunks(shop, entry, standing)
+        before = relabelled.get(entry.document_id, entry.row)
+        row = made[entry.document_id].catalog_row if entry.live else row_without_chunks(shop, entry, before)
         _count(shop, entry)
         for outcome, chunk_row in zip(entry.outcomes, made[entry.document_id].rows if entry.live else [], strict=False):
             dropped = outcome == "written" and not chunk_row.note

@@ -28,11 +28,15 @@ class GuardedObjects:
 
     def __init__(self, objects: Objects, check: Check) -> None:
         self.address = objects.address
+        self.seeks = objects.seeks
         self._objects: Final = objects
         self._check: Final = check
 
     def get(self, key: str) -> tuple[bytes, str] | None:
         return self._objects.get(key)
+
+    def blocks(self, key: str, start: int = 0) -> Iterator[bytes]:
+        return self._objects.blocks(key, start)
 
     def put(self, key: str, data: bytes) -> str:
         self._check()
