@@ -57,13 +57,12 @@ def test_what_a_store_says_is_told_from_our_own_defects() -> None:
     for text, transient in (
         ("<Error><Code>SlowDown</Code></Error>", True),
         ("<Error><Code>AccessDenied</Code></Error>", False),
-        ("Server returned non-2xx status code: 503 Service Unavailable", True),
+        ("lance error: Server returned non-2xx status code: 503 Service Unavailable", True),
     ):
         found = as_store_error("s3://b/x", RuntimeError(text))
         assert isinstance(found, StoreError) and found.transient == transient, text
     assert as_store_error("s3://b/x", KeyError("x")) is None
     assert as_store_error("/index", RuntimeError("a defect of ours")) is None
-    assert as_store_error("/index", ValueError(AWAY)) is None
     said = StoreError("index /index: this build lost its lease", transient=True)
     assert as_store_error("/index", said) is None
     assert IndexBusy("busy").transient and not UsageError("x").transient and not GateRefused("x").transient
