@@ -73,21 +73,24 @@ _LEFT_OUT: Final = "left out "
 _REFERENCES: Final = "references "
 
 
+def gaps_in(remarks: str) -> tuple[tuple[int, int], ...]:
+    """The gaps of a chunk, from its remarks."""
+    pairs = (gap.split("-") for gap in _part(remarks, _LEFT_OUT))
+    return tuple((int(start), int(end)) for start, end in pairs)
+
+
 def indexed_text(text: str, remarks: str) -> str:
     """The text of a row as it is indexed, see :attr:`Chunk.indexed`.
 
     Args:
         remarks: of its chunk, see :attr:`Chunk.remarks`.
     """
-    gaps: list[tuple[int, int]] = []
-    references: list[int] = []
-    for part in remarks.split("; "):
-        if part.startswith(_LEFT_OUT):
-            pairs = (gap.split("-") for gap in part.removeprefix(_LEFT_OUT).split())
-            gaps = [(int(start), int(end)) for start, end in pairs]
-        elif part.startswith(_REFERENCES):
-            references = list(map(int, part.removeprefix(_REFERENCES).split()))
-    return _indexed(text, gaps, references)
+    return _indexed(text, gaps_in(remarks), [int(start) for start in _part(remarks, _REFERENCES)])
+
+
+def _part(remarks: str, name: str) -> list[str]:
+    """What a part of some remarks lists."""
+    return next((part.removeprefix(name).split() for part in remarks.split("; ") if part.startswith(name)), [])
 
 
 def _indexed(text: str, gaps: Sequence[tuple[int, int]], references: Sequence[int]) -> str:

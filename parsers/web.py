@@ -19,27 +19,16 @@ from parsers.decoding import Decoded, decode, html_charset
 from parsers.document import Document, Kind, TreeBuilder
 from parsers.dom import Walk, fold, parse_html, replaced
 from parsers.labels import from_meta
-from parsers.titles import sensible_title
 from parsers.web_boilerplate import WITHIN_LINES, Boilerplate, leads_home
 from parsers.web_code import code_text, language, listing
+from parsers.web_head import read_head, title_of
 from parsers.web_headings import inferred_headings
 from parsers.web_tables import BLOCKS, DEEPEST_LAYOUT, HEADINGS, flat_text, lays_out, read_table
 
 MEDIA_TYPE: Final = "text/html"
 
 _DEEPEST_LIST: Final = 30  # boxes within each other; deeper lists and quotes go into the innermost one
-_META: Final = {
-    "author": "author",
-    "date": "date",
-    "dc.date": "date",
-    "dcterms.date": "date",
-    "article:published_time": "date",
-    "description": "description",
-    "keywords": "keywords",
-}
 _TOPS: Final = 1000  # headings among which the title is looked for
-_SITE_BEHIND: Final = re.compile(r"\s*(?:[-–—|·•»«/]+|::)\s.+")  # Duck - Wikipedia
-_SITE_BEFORE: Final = re.compile(r".+(?:\s[-–—|·•»«/]+|:{1,2})\s")
 _NUMBER: Final = re.compile(r"\s*(-?\d{1,9})")
 _BREAK: Final = "\0"  # a line break within a block; HTML text cannot hold it
 _PARAGRAPH_BREAK: Final = re.compile(r"\0\s*\0[\s\0]*")
@@ -202,7 +191,7 @@ class _Page:
 
     def read(self) -> Document:
         root = self._root
-        title, metadata, contents = _head(root) if root is not None else ("", {}, [])
+        title, metadata, contents = read_head(root) if root is not None else ("", {}, [])
         stated = from_meta(self._decoded.text, contents)
         if root is not None:
             self._walk = Walk(root)
@@ -211,7 +200,7 @@ class _Page:
                 self._event(node, begins)
             self._flush()
         return self._writer.builder.finish(
-            title=_title_of(title, self._tops),
+            title=title_of(title, self._tops),
             metadata=metadata | self._decoded.metadata,
             labels=stated.labels,
             media_type=MEDIA_TYPE,
@@ -415,35 +404,6 @@ class _Page:
         if not self._names or (not self._articles and leads_home(node)):
             return False
         return self._articles > 0 or node.tag != "h1" or self._single
-
-
-def _head(root: LexborNode) -> tuple[str, dict[str, str], list[str | None]]:
-    """Title and metadata that a page states, and the content of each element that states labels."""
-    title = root.css_first("head > title")
-    metadata: dict[str, str] = {}
-    labels: list[str | None] = []
-    language = fold(root.attributes.get("lang") or root.attributes.get("xml:lang") or "")
-    if language:
-        metadata["language"] = language
-    for node in root.css("meta"):
-        name = (node.attributes.get("name") or node.attributes.get("property") or "").strip().lower()
-        value = fold(node.attributes.get("content") or "")
-        if name == "labels":
-            labels.append(value if node.attributes.get("content") is not None else None)
-        elif name in _META and value:
-            metadata.setdefault(_META[name], value)
-    return fold(title.text()) if title is not None else "", metadata, labels
-
-
-def _title_of(stated: str, tops: list[tuple[int, str]]) -> str:
-    """The page's title: without the site's name where the page's heading tells the two apart; else its heading."""
-    ones = [text for level, text in tops if level == 1] or [text for _, text in tops if len(tops) == 1]
-    title = sensible_title(stated)
-    for heading in ones if title else ():
-        before, found, behind = title.partition(heading)
-        if found and (_SITE_BEHIND.fullmatch(behind) if not before else not behind and _SITE_BEFORE.fullmatch(before)):
-            return heading
-    return title or (ones[0] if ones else stated)
 
 
 def _numbering(node: LexborNode) -> tuple[int, int]:

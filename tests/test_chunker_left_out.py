@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chunker.chunk import Chunk, embedded_text, gaps_in, without
+from chunker.chunk import Chunk, embedded_text, gaps_in, indexed_text
 from chunker.kept import MOST_LEFT_OUT
 from chunker.split import ChunkerSettings, split
 from chunker.tokens import Ruler
@@ -185,7 +185,7 @@ def test_a_comment_is_not_in_the_row_s_embedded_text(tokenizer: Path) -> None:
     rows = document_rows("a" * 32, "a.md", [chunk], notes=["A note."], locators=["a.md"], unknown_tokens=[0], labels=[])
     assert rows[0].embedded_text == embedded_text("A note.", chunk) == "A note.\na.md\nOne two.\n\nThree four."
     assert "secret" in rows[0].text
-    assert without(rows[0].text, gaps_in(rows[0].cut)) == chunk.indexed
+    assert indexed_text(rows[0].text, rows[0].cut) == chunk.indexed
     assert re.fullmatch(r"left out \d+-\d+ \d+-\d+", rows[0].cut)
 
 
