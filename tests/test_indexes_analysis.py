@@ -148,7 +148,8 @@ def test_scripts_without_blanks_give_pairs(text: str, body: str) -> None:
         ("std::vector<int>", "std::vector"),
         ("C++ and C#", "c++ c#"),
         ("192.168.0.1 on 2024-05-01", "192.168.0.1 2024-05-01"),
-        ("plain words, well-known, and/or 19th 1990s 4.25 _emphasis_ 12:30", ""),
+        ("plain words, and/or 19th 1990s 4.25 _emphasis_ 12:30", ""),
+        ("a well-known price‑determining e-mail", "wellknown pricedetermining email"),
     ],
 )
 def test_identifiers(text: str, identifiers: str) -> None:
@@ -165,6 +166,23 @@ def test_a_query_meets_identifiers(query: str, document: str) -> None:
 
 def test_an_identifier_meets_a_word() -> None:
     assert set(analyse("youtube").body.split()) <= set(analyse_query("YouTube").body)
+
+
+@pytest.mark.parametrize(
+    ("query", "document"),
+    [
+        ("longterm", "a long-term plan"),
+        ("long-term", "a longterm plan"),
+        ("email", "by e-mail."),
+        ("E-Mail", "email"),
+        ("Wasser-Kraftwerk", "Wasserkraftwerk"),
+        ("price‐determining", "price-determining factors"),
+    ],
+)
+def test_a_compound_is_found_with_and_without_its_hyphen(query: str, document: str) -> None:
+    """Case O33."""
+    asked, held = analyse_query(query), analyse(document)
+    assert {*asked.body} & {*held.body.split()} or {*asked.identifiers} & {*held.identifiers.split()}
 
 
 def test_a_long_run_is_one_term() -> None:
