@@ -113,7 +113,7 @@ def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
     findings = list(_damaged(damages))
     if not damage.recorded(pointer):
         findings.append(Finding(NOT_CHECKABLE, 1, fault=False, remedy="the next build that publishes records them"))
-    lost = {one.part for one in damages if one.part in PARTS and not _rebuilt(one.key)}
+    lost = {one.part for one in damages if one.part in PARTS and not _harmless(one)}
     found = Verdict(pointer.generation, pointer.revision, 0, findings, [], [], [])
     try:
         with told(storage.address):
@@ -230,9 +230,11 @@ def _damaged(damages: Sequence[Damage]) -> Iterator[Finding]:
         )
 
 
-def _rebuilt(key: str) -> bool:
-    """Whether a file of a table holds no rows: an index of it, or the note of how a version came about."""
-    return "/_indices/" in key or "/_transactions/" in key
+def _harmless(found: Damage) -> bool:
+    """Whether the rows can be read all the same, or tantivy refuses to open them: then more can be said."""
+    if found.part == "lexical":
+        return found.key.endswith(".json") or found.problem == "is missing"
+    return "/_indices/" in found.key or "/_transactions/" in found.key
 
 
 def whole_index(storage: Storage, published: Pointer) -> list[Finding]:
