@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,6 +13,7 @@ import pytest
 
 from chunker.blocks import regions
 from chunker.chunk import Chunk, chunk_ids, document_id, embedded_text
+from chunker.kept import Kept
 from chunker.sentences import sentences
 from chunker.split import ChunkerSettings, split
 from chunker.tokens import Ruler
@@ -20,6 +22,8 @@ from flows.settings import load_settings
 from parsers.document import Document, leaves, left_out
 from parsers.errors import GristmillError
 from parsers.registry import read
+
+_NON_BLANK = re.compile(r"\S+")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,7 @@ def check_invariants(document: Document, name: str, ruler: Ruler, how: ChunkerSe
     check_sections(document, chunks)
     check_sentences(document, chunks)
     for chunk in chunks:
-        assert chunk.tokens == ruler.count(chunk.text)
+        assert chunk.tokens == ruler.count(chunk.indexed)
         assert ruler.count(embedded_text("", chunk)) <= ruler.room - how.note_reserve or chunk.tokens <= 1, chunk
     ids = chunk_ids(document_id("default", name), chunks)
     assert len(set(ids)) == len(ids)
@@ -51,24 +55,23 @@ def check_invariants(document: Document, name: str, ruler: Ruler, how: ChunkerSe
 
 
 def check_cover(document: Document, chunks: list[Chunk]) -> None:
-    """Every non-blank character outside the left-out parts stands in a chunk, and none inside them."""
+    """Every non-blank character outside the left-out parts is indexed with a chunk, and none inside them."""
+    indexed = indexed_places(document, chunks)
     reasons = left_out(document)
-    spans = iter([*((chunk.start, chunk.end) for chunk in chunks), (len(document.text) + 1, len(document.text) + 1)])
-    start, end = next(spans)
     for index in leaves(document):
-        low, high = document.nodes[index].extent
-        text = document.text[low:high]
-        position = low + len(text) - len(text.lstrip())
-        last = low + len(text.rstrip())
-        while position < last:
-            while end <= position:
-                start, end = next(spans)
-            if reasons[index] is not None:
-                assert start >= last, document.text[max(start, low) : max(start, low) + 80]
-                break
-            assert start <= position, document.text[position : position + 80]
-            rest = document.text[end:last]
-            position = end + len(rest) - len(rest.lstrip()) if end < last else last
+        for run in _NON_BLANK.finditer(document.text, *document.nodes[index].extent):
+            expected = 0 if reasons[index] is not None else run.end() - run.start()
+            assert indexed.count(1, *run.span()) == expected, document.text[run.start() : run.start() + 80]
+
+
+def indexed_places(document: Document, chunks: list[Chunk]) -> bytearray:
+    """One for each character of the text that is indexed."""
+    indexed = bytearray(len(document.text))
+    for chunk in chunks:
+        indexed[chunk.start : chunk.end] = b"\1" * (chunk.end - chunk.start)
+        for low, high in chunk.gaps:
+            indexed[chunk.start + low : chunk.start + high] = bytes(high - low)
+    return indexed
 
 
 def check_sections(document: Document, chunks: list[Chunk]) -> None:
@@ -91,17 +94,22 @@ def check_sections(document: Document, chunks: list[Chunk]) -> None:
 
 def check_sentences(document: Document, chunks: list[Chunk]) -> None:
     """A chunk that says of no cut ends where a part of the document ends, or a sentence of it."""
-    units = [unit for region in regions(document, "") for unit in region.units]
-    starts = [unit.start for unit in units]
+    kept = Kept(document)
+    indexed = indexed_places(document, chunks)
+    units = [unit for region in regions(document, kept, "") for unit in region.units]
+    spans = [kept.span(unit.start, unit.end) for unit in units]
+    starts = [start for start, _ in spans]
     for chunk in chunks:
-        unit = units[max(0, bisect_right(starts, chunk.end) - 1)]
-        if chunk.cut or not unit.start < chunk.end < unit.end:
+        at = max(0, bisect_right(starts, chunk.end) - 1)
+        unit = units[at]
+        if chunk.cut or not spans[at][0] < chunk.end < spans[at][1]:
             continue
         assert unit.kind not in ("code", "table", "heading"), chunk
-        ends = {unit.start + stop for _, stop in sentences(document.text[unit.start : unit.end])}
-        following = document.text[chunk.end : unit.end]
-        blank = len(following) - len(following.lstrip())
-        assert any(chunk.end <= stop <= chunk.end + blank for stop in ends), chunk
+        found = sentences(kept.text[unit.start : unit.end])
+        ends = [kept.span(unit.start + start, unit.start + stop)[1] for start, stop in found]
+        behind = (run for run in _NON_BLANK.finditer(document.text, chunk.end) if indexed[run.start()])
+        following = next(behind, None)
+        assert any(chunk.end <= stop and (following is None or stop <= following.start()) for stop in ends), chunk
 
 
 def takewhile_before(bodies: list[tuple[int, int, int]], first: int, end: int) -> Iterator[tuple[int, int, int]]:

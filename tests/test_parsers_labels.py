@@ -64,7 +64,8 @@ def test_labels_are_read_exactly(field: str, labels: tuple[str, ...]) -> None:
     assert of(f"---\n{field}\n---\n{BODY}").labels == labels
     malformed = of(f"---\ntitle: Pumps: a manual\n{field}\nowner: x\n---\n{BODY}")
     assert malformed.labels == labels or denies(malformed)
-    assert malformed.title in ("Pumps: a manual", "x")
+    is_block = not field.startswith(('"', "{"))  # a broken block with other lines than fields is text
+    assert malformed.title in (("Pumps: a manual", "x") if is_block else ("",))
 
 
 @pytest.mark.parametrize(
