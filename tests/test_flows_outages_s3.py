@@ -164,20 +164,28 @@ def test_a_command_ends_with_status_2_wherever_the_index_is_named(
     index = remote.flags["index"]
     proxy.fail("reset", r"\.lance/")
 
-    def asked(*more: str) -> None:
-        done = CliRunner().invoke(app, ["search", "valve", "--mode", "bm25", "--json", *more])
+    def ends(*arguments: str) -> None:
+        done = CliRunner().invoke(app, [*arguments, "--json"])
         said = json.loads(done.stdout.splitlines()[-1])
         assert done.exit_code == said["exit_status"] == 2 and said["transient"]
         assert index in said["error"] and proxy.endpoint in said["error"] and "AWS_ENDPOINT_URL" in said["remedy"]
         assert "Traceback" not in done.output
 
-    asked("--index", index)
+    ends("search", "valve", "--mode", "bm25", "--index", index)
     with monkeypatch.context() as patch:
         patch.setenv("GRISTMILL_INDEX", index)
-        asked()
-    (tmp_path / "gristmill.toml").write_text(f'index = "{index}"\n')
-    asked()
+        ends("search", "valve", "--mode", "bm25")
     assert proxy.heal()
+    edit(remote)
+    given = {name: str(value) for name, value in remote.settings().model_dump(exclude_unset=True).items()}
+    given |= {"model_files": [str(path) for path in remote.models["model_files"]], "note_reserve": 8}
+    (tmp_path / "gristmill.toml").write_text(
+        "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items())
+    )
+    monkeypatch.setattr("flows.cli.keep_apart", lambda: None)  # there is a Prefect server here
+    proxy.fail("reset", POINTS["the cache of documents"][0])
+    ends("build", "--quiet")
+    assert proxy.heal() and revision(remote) == 1
 
 
 @pytest.fixture
