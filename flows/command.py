@@ -7,7 +7,7 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn, ParamSpec
 
@@ -39,7 +39,7 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
         except BaseException as error:  # a panic of a library in Rust is no Exception
             if isinstance(error, SystemExit | GeneratorExit):
                 raise
-            clear = _of_a_store(error, named.get("index"))
+            clear = _of_a_store(error, named)
             if clear is not None:
                 _fail(clear.message, clear.remedy, clear.exit_status, as_json, transient=clear.transient)
             # Whatever is left is an internal error: its traceback, and status 1.
@@ -52,11 +52,23 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
     return run
 
 
-def _of_a_store(error: BaseException, index: object) -> GristmillError | None:
-    """The clear error behind one that a store's library raised, where nobody on its way knew the index."""
+def _of_a_store(error: BaseException, named: Mapping[str, Any]) -> GristmillError | None:
+    """Return the clear error behind one of a store's library, where nobody on its way knew the index."""
     from indexes.store_errors import as_store_error
 
-    return as_store_error(str(index or "of the settings"), error)
+    return as_store_error(_index_of(named), error)
+
+
+def _index_of(named: Mapping[str, Any]) -> str:
+    """Return the index of a command: its flag's, or the one of the settings, which may name a store on S3."""
+    if named.get("index"):
+        return str(named["index"])
+    from flows.settings import load_settings
+
+    try:
+        return load_settings(named.get("config")).index
+    except GristmillError:  # the error at hand is reported all the same
+        return "of the settings"
 
 
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file; gristmill.toml by default.")]

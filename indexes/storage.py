@@ -63,6 +63,8 @@ OWN: Final = (
 )
 # A builder that is killed on S3 holds the index for so long, and whoever comes next watches its lease as long again.
 LEASE_SECONDS: Final = 60.0
+# Seconds without a byte after which a request to S3 has failed; it is tried a few times.
+REQUEST_SECONDS: Final = 30.0
 # Bytes that LanceDB may hold of its indexes and of its tables' descriptions; its own limits are some gigabytes.
 INDEX_CACHE: Final = 256 * 2**20
 METADATA_CACHE: Final = 64 * 2**20
@@ -96,7 +98,7 @@ class Storage:
                 )
             own = hashlib.sha256(address.rstrip("/").encode()).hexdigest()[:16]
             self._local = (cache or DEFAULT_CACHE) / own
-            objects = S3Objects(address)
+            objects = S3Objects(address, timeout=REQUEST_SECONDS)
             self.objects, self._lance_options = GuardedObjects(objects, self.check_held), objects.storage_options()
         else:
             self._local = Path(address).expanduser()
@@ -148,7 +150,8 @@ class Storage:
                 (self._local / "memory").mkdir(exist_ok=True)
                 yield
             return
-        objects = S3Objects(self.address, attempts=2, timeout=LEASE_SECONDS / 6)  # fails well within the lease
+        timeout = min(REQUEST_SECONDS, LEASE_SECONDS / 6)  # a renewal fails well within the lease
+        objects = S3Objects(self.address, attempts=2, timeout=timeout)
         with Lease(objects, "build.lease", seconds=LEASE_SECONDS) as lease:
             self._lease = lease
             try:

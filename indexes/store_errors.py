@@ -39,6 +39,8 @@ _AWAY: Final = re.compile(
     re.IGNORECASE,
 )
 
+_REQUEST: Final = re.compile(r"Error performing [A-Z]+ http.*", re.DOTALL)  # names the endpoint and the cause
+
 
 def is_panic(error: BaseException) -> bool:
     """Whether a library written in Rust gave up: not an ``Exception``, so that nothing else catches it."""
@@ -64,7 +66,8 @@ def as_store_error(address: str, error: BaseException) -> GristmillError | None:
         if status:
             return refused(address, "reading or writing its tables", status[1], int(status[1]))
         if _AWAY.search(text):
-            return unreachable(address, "reading or writing its tables", short(error))
+            why = RuntimeError(request[0]) if (request := _REQUEST.search(text)) else error
+            return unreachable(address, "reading or writing its tables", short(why))
     if isinstance(error, msgspec.DecodeError) or "decompress" in text:
         return StoreError(f"index {address}: a value of the cache is damaged: {short(error)}", CACHE)
     if is_panic(error) or _of_a_library(error):

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,26 @@ class Server:
     """
 
     endpoint: str
+    program: Path
+    home: Path
+    ports: dict[str, int]
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self) -> bool:
+        """Start it, over what it had stored before; return whether it answers."""
+        with (self.home / "log").open("ab") as log:
+            command = _command(self.program, self.home, self.ports)
+            process = subprocess.Popen(command, cwd=self.home, stdout=log, stderr=log, start_new_session=True)
+        self.processes.append(process)
+        return _ready(self, process)
+
+    def kill(self) -> None:
+        """End it by SIGKILL, in the middle of whatever it does."""
+        while self.processes:
+            process = self.processes.pop()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -66,19 +86,13 @@ def running(folder: Path, program: Path) -> Iterator[Server]:
         ports = _free_ports()
         home = folder / str(attempt)
         home.mkdir(parents=True)
-        with (home / "log").open("wb") as log:
-            process = subprocess.Popen(
-                _command(program, home, ports), cwd=home, stdout=log, stderr=log, start_new_session=True
-            )
+        server = Server(f"http://127.0.0.1:{ports['s3']}", program, home, ports)
         try:
-            server = Server(f"http://127.0.0.1:{ports['s3']}")
-            if _ready(server, process):
+            if server.start():
                 yield server
                 return
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            server.kill()
             for name, port in ports.items():  # it leaves these, and has no setting for all of them
                 Path(f"/tmp/seaweedfs-{name.replace('.', '-')}-{port}.sock").unlink(missing_ok=True)
     raise RuntimeError(f"weed does not start: {(home / 'log').read_text(errors='replace')[-2000:]}")
@@ -98,7 +112,7 @@ def _command(program: Path, home: Path, ports: dict[str, int]) -> list[str]:
         },
     ]
     (home / "s3.json").write_text(json.dumps({"identities": identities}))
-    (home / "data").mkdir()
+    (home / "data").mkdir(exist_ok=True)
     return [
         *(str(program), "-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={home / 'data'}"),
         *("-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=200", "-volume.minFreeSpace=1"),
@@ -119,24 +133,24 @@ def _ready(server: Server, process: subprocess.Popen[bytes]) -> bool:
     """Whether the bucket could be made and written before the server gave up."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    client = _client(server)
+    store = client(server)
     give_up = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < give_up:
         try:
-            client.create_bucket(Bucket=BUCKET)
-            client.put_object(Bucket=BUCKET, Key="ready", Body=b"")
-            client.delete_object(Bucket=BUCKET, Key="ready")
+            store.create_bucket(Bucket=BUCKET)
+            store.put_object(Bucket=BUCKET, Key="ready", Body=b"")
+            store.delete_object(Bucket=BUCKET, Key="ready")
             return True
         except (BotoCoreError, ClientError) as error:
             if isinstance(error, ClientError) and error.response["Error"]["Code"].startswith("BucketAlready"):
                 with suppress(BotoCoreError, ClientError):
-                    client.put_object(Bucket=BUCKET, Key="ready", Body=b"")
+                    store.put_object(Bucket=BUCKET, Key="ready", Body=b"")
                     return True
             time.sleep(0.1)
     return False
 
 
-def _client(server: Server) -> Any:
+def client(server: Server) -> Any:
     import boto3
     from botocore.config import Config
 

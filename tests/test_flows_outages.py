@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from comparing import assert_equals_a_clean_build, catalog
 from conftest import Workspace
+from typer.testing import CliRunner
 
 from enrich.memo import VectorMemo
+from flows.cli import app
 from indexes.store_errors import as_store_error
 from parsers.errors import GateRefused, IndexBusy, StoreError, UsageError
 
@@ -66,3 +70,36 @@ def test_what_a_store_says_is_told_from_our_own_defects() -> None:
     said = StoreError("index /index: this build lost its lease", transient=True)
     assert as_store_error("/index", said) is None
     assert IndexBusy("busy").transient and not UsageError("x").transient and not GateRefused("x").transient
+
+
+@pytest.mark.parametrize("named_by", ["--index", "GRISTMILL_INDEX", "gristmill.toml", "--config"])
+def test_a_raw_outage_is_one_wherever_the_index_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
+) -> None:
+    """Also where nobody on the error's way knew the index."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ["status", "--json"]
+    if named_by == "--index":
+        arguments += ["--index", "s3://b/x"]
+    elif named_by == "GRISTMILL_INDEX":
+        monkeypatch.setenv("GRISTMILL_INDEX", "s3://b/x")
+    else:
+        name = "gristmill.toml" if named_by == "gristmill.toml" else "other.toml"
+        Path(name).write_text('index = "s3://b/x"\n')
+        arguments += ["--config", name] if named_by == "--config" else []
+
+    def is_away(*_: Any, **__: Any) -> None:
+        raise RuntimeError(AWAY)
+
+    monkeypatch.setattr("flows.standing.standing", is_away)
+    done = CliRunner().invoke(app, arguments)
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert done.exit_code == said["exit_status"] == 2 and said["transient"]
+    assert "s3://b/x" in said["error"] and "http://x" in said["error"] and "AWS_ENDPOINT_URL" in said["remedy"]
+
+
+def test_the_endpoint_is_named_however_long_the_words_before_it() -> None:
+    found = as_store_error(
+        "s3://b/x", RuntimeError(AWAY.replace("(IO): ", f"(IO): single PUT of {'a' * 400} failed: "))
+    )
+    assert found is not None and "PUT http://x in 4ms" in found.message
