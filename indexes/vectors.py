@@ -25,6 +25,7 @@ from lancedb.index import BTree, IvfFlat, LabelList
 from enrich import tables
 from enrich.tables import Files, Table
 from indexes import rows
+from indexes.nearest import Nearest
 from parsers.errors import StoreError
 
 TABLE: Final = "chunks"
@@ -194,10 +195,17 @@ class ChunkTable:
             found: list[dict[str, Any]] = self._table.raw.take_offsets(list(offsets)).select(list(columns)).to_list()
         return found
 
-    def rows(self, columns: Sequence[str], batch_size: int = 1_024) -> Iterator[pa.RecordBatch]:
-        """These columns of all rows, a batch at a time; a batch has at most ``batch_size`` rows."""
+    def rows(
+        self, columns: Sequence[str], batch_size: int = 1_024, where: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """These columns of all rows, or of those for which a condition holds, a batch at a time.
+
+        Args:
+            batch_size: rows in a batch at most.
+            where: as :func:`indexes.filters.to_sql` writes it.
+        """
         with _store("read the table"):
-            yield from self._table.scan(columns, batch_size=batch_size)
+            yield from self._table.scan(columns, where, batch_size)
 
     def fetch(self, chunk_ids: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
         """These columns of these rows, in the order asked.
@@ -232,9 +240,7 @@ class ChunkTable:
         Raises:
             ValueError: when the vector has another shape, is not finite or all zero.
         """
-        length = np.linalg.norm(vector)
-        if vector.shape != (self.dimension,) or not np.isfinite(length) or length == 0:
-            raise ValueError(f"expected {self.dimension} finite numbers, not all zero, got shape {vector.shape}")
+        self._check_query(vector)
 
         def ask(depth: int) -> list[tuple[float, str]]:
             query = self._table.raw.search(vector, vector_column_name="vector").distance_type("cosine")
@@ -247,6 +253,30 @@ class ChunkTable:
 
         with _store("search the table"):
             return rows.best(ask, lambda names: names, k)
+
+    def nearest(
+        self, vectors: npt.NDArray[np.float32], k: int, where: str | None = None
+    ) -> list[list[tuple[str, float]]]:
+        """What :meth:`dense` gives for each of several vectors, exactly, from one scan of the table for all of them.
+
+        Cosines are those of :mod:`indexes.nearest`; LanceDB's may differ in the last digits.
+
+        Args:
+            vectors: shape (n, dimension).
+            where: as for :meth:`dense`.
+
+        Raises:
+            ValueError: when a vector has another shape, is not finite or all zero.
+        """
+        for vector in vectors:
+            self._check_query(vector)
+        if not len(vectors):
+            return []
+        found = Nearest(vectors, k)
+        for batch in self.rows(["chunk_id", "vector"], where=where):
+            made = batch.filter(batch["vector"].is_valid())
+            found.add(made["chunk_id"].to_pylist(), made["vector"].flatten().to_numpy().reshape(-1, self.dimension))
+        return found.hits()
 
     def refresh_indexes(self) -> int:
         """Make indexes where they pay and again where they are stale; return the version at the head.
@@ -284,6 +314,11 @@ class ChunkTable:
             table = self._table.raw
             found = [index.name for index in table.list_indices() if index.columns == ["vector"]]
             return sum(int(table.index_stats(name).num_unindexed_rows) for name in found)
+
+    def _check_query(self, vector: npt.NDArray[np.float32]) -> None:
+        length = np.linalg.norm(vector)
+        if vector.shape != (self.dimension,) or not np.isfinite(length) or length == 0:
+            raise ValueError(f"expected {self.dimension} finite numbers, not all zero, got shape {vector.shape}")
 
     def _present(self, ids: Sequence[str]) -> set[str]:
         """Which of these chunk ids are there.

@@ -1,7 +1,11 @@
 """Asking an index all questions of a golden set: every channel deep and exactly, fused as a search for ten does it.
 
-Kept here: the vectors are searched one by one, whatever index there is over them, so a miss is the embedder's and not
-the vector index's; chunks of equal text stand in a ranking once, as in a search; and each channel is asked once.
+Invariants:
+- Every vector is compared, whatever index there is over them: a miss is the embedder's and not the vector index's.
+- One scan of the vectors answers all questions. Where so many chunks share their text that rankings are too short, one
+  more, four times as deep, answers all questions of which that is so.
+- Filters hold before ranking.
+- Chunks of equal text stand in a ranking once, as in a search; and each channel is asked once.
 """
 
 from __future__ import annotations
@@ -9,7 +13,6 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -94,13 +97,17 @@ def ask(
     """
     where = parse_filters(fusion.always)
     where = with_unreadable_hidden(where) if lexical.has(READABLE) else where
-    bm25 = [
-        _deep(partial(lexical.search, question, filters=where, weights=fusion.weights), corpus)
-        for question in questions
-    ]
+
+    def by_words(numbers: list[int], depth: int) -> list[Ranking]:
+        asked = (questions[number] for number in numbers)
+        return [lexical.search(question, depth, filters=where, weights=fusion.weights) for question in asked]
+
+    bm25 = _deep(by_words, len(questions), corpus)
     found = {"bm25": [corpus.ranked(ranking) for ranking in bm25]}
     if vectors is not None:
-        dense = [_deep(partial(table.dense, vector, where=to_sql(where), exact=True), corpus) for vector in vectors]
+        dense = _deep(
+            lambda numbers, depth: table.nearest(vectors[numbers], depth, to_sql(where)), len(vectors), corpus
+        )
         depth = fusion.depth or SEARCH_DEPTH
         found["dense"] = [corpus.ranked(ranking) for ranking in dense]
         named = [lexical.named(question, depth) for question in questions]
@@ -111,11 +118,18 @@ def ask(
     return found
 
 
-def _deep(channel: Callable[[int], Ranking], corpus: Corpus) -> Ranking:
-    """As many hits as hold ``DEPTH`` different texts; fewer where there are no more."""
-    depth = DEPTH + SPARE
-    while True:
-        ranking = channel(depth)
-        if len(ranking) < depth or len(corpus.ranked(ranking).names) >= DEPTH:
-            return ranking
+def _deep(channel: Callable[[list[int], int], list[Ranking]], count: int, corpus: Corpus) -> list[Ranking]:
+    """For each question as many hits as hold ``DEPTH`` different texts; fewer where there are no more.
+
+    Args:
+        channel: gives so many hits for each question of these numbers.
+        count: of questions.
+    """
+    found: list[Ranking] = [[] for _ in range(count)]
+    depth, asked = DEPTH + SPARE, list(range(count))
+    while asked:
+        for number, ranking in zip(asked, channel(asked, depth), strict=True):
+            found[number] = ranking
+        asked = [one for one in asked if len(found[one]) == depth and len(corpus.ranked(found[one]).names) < DEPTH]
         depth *= 4
+    return found
