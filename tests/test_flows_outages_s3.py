@@ -177,7 +177,9 @@ def test_a_command_ends_with_status_2_wherever_the_index_is_named(
         ends("search", "valve", "--mode", "bm25")
     assert proxy.heal()
     edit(remote)
-    given = {name: str(value) for name, value in remote.settings().model_dump(exclude_unset=True).items()}
+    given: dict[str, Any] = {
+        name: str(value) for name, value in remote.settings().model_dump(exclude_unset=True).items()
+    }
     given |= {"model_files": [str(path) for path in remote.models["model_files"]], "note_reserve": 8}
     (tmp_path / "gristmill.toml").write_text(
         "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items())
