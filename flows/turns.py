@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from indexes import seal
 from indexes.storage import Storage
 
 DAY: Final = 86_400.0  # seconds
@@ -25,6 +26,11 @@ class _State(msgspec.Struct, frozen=True):
 
     turn: int
     at: float
+
+
+class _Turns(msgspec.Struct, frozen=True):
+    sources: dict[str, _State]
+    digest: str = ""
 
 
 class Turns:
@@ -66,14 +72,12 @@ class Turns:
             return
         before = self._state or _State(0, self._now)
         after = _State((before.turn + self._over) % self._days, before.at + self._over * DAY)
-        self._storage.keep_turns(msgspec.json.encode(self._kept | {self._source: after}))
+        encoded = msgspec.json.encode(_Turns(self._kept | {self._source: after}))
+        self._storage.keep_turns(seal.seal(msgspec.json.format(encoded, indent=2) + b"\n"))
 
 
 def _read(storage: Storage) -> dict[str, _State]:
     data = storage.turns()
-    if data is None:
+    if data is None or seal.broken(data):  # where it is damaged the turns begin anew
         return {}
-    try:
-        return msgspec.json.decode(data, type=dict[str, _State])
-    except msgspec.MsgspecError:  # damaged: the turns begin anew
-        return {}
+    return msgspec.json.decode(data, type=_Turns).sources

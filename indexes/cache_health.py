@@ -17,7 +17,7 @@ from indexes import digests, seal
 from indexes.digests import Damage, FileDigest
 from indexes.manifest import Manifest
 from indexes.objects import Objects
-from indexes.storage import Storage
+from indexes.storage import TURNS, Storage
 from indexes.store_errors import is_panic
 from parsers.errors import StoreError
 
@@ -72,6 +72,8 @@ def damages(objects: Objects, *, thorough: bool) -> list[Damage]:
     wanted = {key: one for key, one in recorded.items() if thorough or key in needed}
     seen = {one.key for one in found}
     found += [one for one in digests.damages(objects, wanted, thorough=thorough, there=there) if one.key not in seen]
+    if TURNS in there and ((turns := objects.get(TURNS)) is None or seal.broken(turns[0])):
+        found.append(Damage(TURNS, "is not what was written"))
     return sorted(found)
 
 
@@ -93,6 +95,9 @@ def heal(storage: Storage, *, thorough: bool) -> list[str]:
         else:
             storage.objects.delete([stat.key for stat in storage.objects.stats(f"{PLACE}{name}.lance/")])
             said.append(f"{before}: it is dropped, and what it held is computed again when it is needed")
+    if any(one.key == TURNS for one in found):
+        said.append("the turns in which documents are read again are damaged: they begin anew")
+        storage.objects.delete([TURNS])
     storage.objects.delete([LIST])
     record(storage.objects)
     return said
