@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NoReturn, ParamSpec
 import typer
 
 from flows import interrupts
-from parsers.errors import GateRefused, GristmillError
+from parsers.errors import GateRefused, GristmillError, sentence
 
 Arguments = ParamSpec("Arguments")
 STARTED: Final = time.time()
@@ -112,7 +112,7 @@ def _fail(
     *,
     transient: bool = False,
 ) -> NoReturn:
-    typer.echo(f"gristmill: {message}." + (f"\n  {remedy}" if remedy else ""), err=True)
+    typer.echo(f"gristmill: {sentence(message)}" + (f"\n  {remedy}" if remedy else ""), err=True)
     if as_json:
         values: dict[str, Any] = {
             "error": message,

@@ -36,7 +36,7 @@ class GristmillError(Exception):
         self.transient = transient
 
     def __str__(self) -> str:
-        return f"{self.message}. {self.remedy}" if self.remedy else self.message
+        return f"{sentence(self.message)} {self.remedy}" if self.remedy else self.message
 
 
 class UsageError(GristmillError):
@@ -94,3 +94,8 @@ class UnsupportedDocument(DocumentError):
 
 class BrokenDocument(DocumentError):
     """The file is damaged, encrypted, or not what its name says."""
+
+
+def sentence(message: str) -> str:
+    """Return a message with a full stop, unless a question mark ends it."""
+    return message if message.endswith("?") else f"{message}."

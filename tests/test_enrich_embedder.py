@@ -302,7 +302,9 @@ def test_provenance_has_an_id_of_its_parts(letters: Embedder) -> None:
 
 
 def test_unknown_names_list_the_known_ones(opened: Callable[..., Embedder]) -> None:
-    with pytest.raises(ModelError, match=r"unknown model 'leters'\. Known: .*letters, .*vowels"):
+    with pytest.raises(
+        ModelError, match=r"unknown embedder 'leters'; did you mean letters\? Known: .*letters, .*vowels"
+    ):
         opened("leters")
     with pytest.raises(ModelError, match=r"no runtime 'sentence-transformers' for letters\. Known: letters:fp32\."):
         opened(runtime="sentence-transformers")

@@ -41,6 +41,8 @@ THREADS = 20
 
 Opener = Callable[[], Any]
 
+LIMITS = {"timeout": "30s", "connect_timeout": "10s"}  # of a request of LanceDB
+
 
 @pytest.fixture(params=["folder", "s3"])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
@@ -449,7 +451,8 @@ def test_an_address_may_be_a_whole_bucket(s3: Server) -> None:
 
 def test_lancedb_finds_the_same_store(bucket: S3Objects, s3: Server) -> None:
     options = bucket.storage_options()
-    assert options == {"endpoint": s3.endpoint, "region": "us-east-1", "allow_http": "true"}
+    limits = {"timeout": "5s", "connect_timeout": "5s"}  # those of the fixture's place
+    assert options == limits | {"endpoint": s3.endpoint, "region": "us-east-1", "allow_http": "true"}
     address = f"{bucket.address}/ta bles ü"
     table = lancedb.connect(address, storage_options=options).create_table("t", pa.table({"id": ["a", "b"]}))
     first = table.version
@@ -467,6 +470,6 @@ def test_lancedb_finds_the_same_store(bucket: S3Objects, s3: Server) -> None:
 def test_lancedb_is_told_nothing_of_amazons_own_store(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    assert S3Objects(s3.address("x")).storage_options() == {"region": "eu-central-1"}
+    assert S3Objects(s3.address("x")).storage_options() == LIMITS | {"region": "eu-central-1"}
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    assert S3Objects(s3.address("x")).storage_options() == {}
+    assert S3Objects(s3.address("x")).storage_options() == LIMITS
