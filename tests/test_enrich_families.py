@@ -187,7 +187,7 @@ def test_a_name_with_a_dimension(registry: Registry) -> None:
         registry.embedder("qwen3@")
     with pytest.raises(ModelError, match=r"was not trained for vectors of 256 numbers\. Known: 384\."):
         registry.embedder(f"{DEFAULT_EMBEDDER}@256")
-    with pytest.raises(ModelError, match=r"unknown model 'qwen@13'\. Known: .*qwen3"):
+    with pytest.raises(ModelError, match=r"unknown embedder 'qwen'; did you mean qwen3\? Known: .*qwen3"):
         registry.embedder("qwen@13")
     with pytest.raises(ModelError, match="is no embedder and has no dimensions"):
         registry.get("SmolLM2-135M-Instruct@13")

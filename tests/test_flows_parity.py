@@ -254,7 +254,7 @@ def test_each_is_compared_with_an_index(two: Workspace, monkeypatch: pytest.Monk
 def test_unknown_runtimes_and_models_are_told(two: Workspace) -> None:
     with pytest.raises(ModelError, match="no runtime 'abacus' for letters"):
         run(two, "abacus")
-    with pytest.raises(ModelError, match="unknown model"):
+    with pytest.raises(ModelError, match="unknown embedder"):
         run(two, embedder="no-such-model")
 
 
