@@ -58,7 +58,11 @@ class Filter(msgspec.Struct, frozen=True):
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """The value as it was typed, and with its accents composed and decomposed."""
+        """The value as it was typed, and with its accents composed and decomposed; of a key that is asked for, which
+        may differ from another in just that, as it was typed.
+        """
+        if self.field == "key" and not self.negated:
+            return (self.value,)
         return tuple(dict.fromkeys([self.value, normalize("NFC", self.value), normalize("NFD", self.value)]))
 
 
