@@ -107,9 +107,3 @@ def test_a_sample_is_the_same_in_every_order_and_bounded() -> None:
     (own,) = sample.values()
     assert len(own) <= estimating.SAMPLED and sum(one.size for one in own) <= estimating.SAMPLED_BYTES
     assert estimating._samples([Unread("a.pdf", 10**9)]) == {".pdf": [Unread("a.pdf", 10**9)]}, "one at least"
-
-
-def test_without_the_chunkers_tokenizer_sizes_alone_are_reckoned_with(workspace: Workspace) -> None:
-    fill(workspace)
-    planned = plan_build(workspace.settings(ruler="vowels", models_dir=workspace.docs.parent / "none"))
-    assert planned["work"]["rows_written"] >= 1
