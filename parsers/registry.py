@@ -98,7 +98,7 @@ ADAPTERS: Final = (
         dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx"), "text/markdown"),
         3,
         ("markdown-it-py", "mdit-py-plugins", "PyYAML", "charset-normalizer"),
-        "parsers.markdown",
+        "parsers.markdown.adapter",
         text=True,
     ),
     Adapter(
@@ -106,11 +106,11 @@ ADAPTERS: Final = (
         {".html": "text/html", ".htm": "text/html", ".xhtml": "application/xhtml+xml", ".xht": "application/xhtml+xml"},
         2,
         ("selectolax", "charset-normalizer"),
-        "parsers.web",
+        "parsers.web.adapter",
         text=True,
     ),
-    Adapter("pdf", {".pdf": "application/pdf"}, 3, ("pypdfium2",), "parsers.pdf"),
-    Adapter("office", _OFFICE_TYPES, 2, ("python-docx", "lxml"), "parsers.office"),
+    Adapter("pdf", {".pdf": "application/pdf"}, 3, ("pypdfium2",), "parsers.pdf.adapter"),
+    Adapter("office", _OFFICE_TYPES, 2, ("python-docx", "lxml"), "parsers.docx.adapter"),
     Adapter("text", _TEXT_TYPES, 3, ("charset-normalizer",), "parsers.text", by_type=True, text=True),
 )
 

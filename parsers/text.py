@@ -19,9 +19,9 @@ from typing import Final
 
 import msgspec
 
-from parsers import book
-from parsers.book_marks import Block, marked
-from parsers.citations import cited, volume
+from parsers.books import outline
+from parsers.books.citations import cited, volume
+from parsers.books.marks import Block, marked
 from parsers.decoding import Decoded, decode, source_charset, xml_charset
 from parsers.document import Document, TreeBuilder
 from parsers.languages import LANGUAGES
@@ -121,9 +121,9 @@ def _read_plain(decoded: Decoded, media_type: str) -> Document:
     header = _header(source) if prose else {}
     author, full_title = header.get("author", ""), header.pop("title", "")
     title = " ".join(full_title.split())
-    is_book = prose and book.outline(source, blocks, volume(title))
+    is_book = prose and outline.outline(source, blocks, volume(title))
     if is_book:
-        book.write(builder, blocks, author)
+        outline.write(builder, blocks, author)
     else:
         for part in blocks:
             builder.leaf("paragraph", part.start, part.end, line=part.line)

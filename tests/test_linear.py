@@ -19,8 +19,8 @@ import sentencex
 from shapes import KINDS, generated
 
 import chunker.sentences
-import parsers.dom
-import parsers.markdown
+import parsers.markdown.adapter
+import parsers.web.dom
 from chunker.chunk import embedded_text
 from chunker.split import ChunkerSettings, cut
 from chunker.tokens import Ruler
@@ -85,8 +85,8 @@ def worked(kind: str, size: int, ruler: Ruler, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patch:
         counting(patch, Ruler, "encode", counts, "tokenizer", 1)
         counting(patch, sentencex, "get_sentence_boundaries", counts, "sentences", 1)
-        counting(patch, parsers.markdown._State, "__init__", counts, "parser", 1)
-        counting(patch, parsers.dom, "LexborHTMLParser", counts, "parser", 0)
+        counting(patch, parsers.markdown.adapter._State, "__init__", counts, "parser", 1)
+        counting(patch, parsers.web.dom, "LexborHTMLParser", counts, "parser", 0)
         with counted_calls(counts):
             document = read(name, data)
             chunks = list(cut(document, document.title or name, ruler, ChunkerSettings(note_reserve=8, overlap=12)))

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.citations import cited, volume
+from parsers.books.citations import cited, volume
+from parsers.books.numerals import number
 from parsers.document import Document, Node, leaves
-from parsers.numerals import number
 from parsers.text import parse
 
 TITLE = "Title: The Wars of Nobody, Vol. II (of 3)\n\nAuthor: Gaius Nemo\n\nLanguage: English\n\n"

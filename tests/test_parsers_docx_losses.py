@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from docx_files import DECLARED, cell, headings, indexed, nodes, p, run, style, styled, table, with_body, with_part
 
-from parsers import office
 from parsers.document import Document, check
+from parsers.docx import adapter as office
 
 BEGIN, BETWEEN, END = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end"))
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.document import Document
-from parsers.front_matter import front_matter
 from parsers.labels import UNREADABLE, fault, from_text, is_reserved
+from parsers.markdown.front_matter import front_matter
 from parsers.registry import read, unread_labels
 
 BODY = "\n# Pumps\n\nThe pump has a seal.\n"

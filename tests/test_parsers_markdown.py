@@ -15,8 +15,8 @@ from lxml import etree, html
 
 from parsers.decoding import utf16_without_mark
 from parsers.document import Document, Node, check, leaves, left_out
-from parsers.front_matter import front_matter
-from parsers.markdown import parse
+from parsers.markdown.adapter import parse
+from parsers.markdown.front_matter import front_matter
 from parsers.registry import read
 
 

@@ -31,8 +31,10 @@ from docx_files import (
     with_part,
 )
 
-from parsers import office, ooxml, registry
+from parsers import registry
 from parsers.document import Document, check
+from parsers.docx import adapter as office
+from parsers.docx import package
 from parsers.errors import BrokenDocument, DocumentError
 
 # --- headings and titles ---------------------------------------------------------------------------------------------
@@ -329,7 +331,7 @@ def test_templates_and_files_with_macros_read_the_same(kind: str) -> None:
 
 
 def test_no_more_is_unpacked_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ooxml, "MAX_UNPACKED", 10_000_000)
+    monkeypatch.setattr(package, "MAX_UNPACKED", 10_000_000)
     bomb = repacked(
         simple(), lambda name, part: (name, part + b" " * 20_000_000) if name == "word/settings.xml" else (name, part)
     )

@@ -16,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pdf_writer import HEIGHT, Sheet, width, wrapped, written
 
-from parsers import pdf, registry
+from parsers import registry
 from parsers.document import Document, Node, check, left_out
 from parsers.errors import BrokenDocument, DocumentError
-from parsers.pdf_bidi import Glyph, brackets_set_right, logical_order, logical_words
-from parsers.pdf_join import Vocabulary, join
+from parsers.pdf import adapter as pdf
+from parsers.pdf.joining import Vocabulary, join
+from parsers.pdf.layout.bidi import Glyph, brackets_set_right, logical_order, logical_words
 from parsers.titles import sensible_title
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pdf_table_sets import Sample, Style, draw, samples
 from pdf_writer import Sheet, wrapped, written
 
-from parsers import pdf
 from parsers.document import Document, check
-from parsers.pdf_grid import grids
-from parsers.pdf_rules import Rule
-from parsers.pdf_table_rows import grouped
+from parsers.pdf import adapter as pdf
+from parsers.pdf.layout.rules import Rule
+from parsers.pdf.tables.grid import grids
+from parsers.pdf.tables.row_grouping import grouped
 
 PROSE = (
     "The pump stands in the cellar and is looked at twice a year. Its seals dry out when it does not run, and a dry "

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from parsers.document import Document, Node, check, leaves, left_out
 from parsers.registry import read
-from parsers.web import parse
+from parsers.web.adapter import parse
 
 
 def of(html: str) -> Document:

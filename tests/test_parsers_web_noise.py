@@ -12,7 +12,7 @@ from chunker.split import ChunkerSettings, split
 from chunker.tokens import Ruler
 from parsers.document import Document, check
 from parsers.registry import read
-from parsers.web import parse
+from parsers.web.adapter import parse
 
 # --- signs ------------------------------------------------------------------------------------------------------------
 

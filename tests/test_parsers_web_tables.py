@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_parsers_web import content, headings, nodes, of
 
 from parsers.registry import read
-from parsers.web import parse
+from parsers.web.adapter import parse
 
 # --- code beside line numbers -------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from pdf_table_sets import samples  # noqa: E402
 
-from parsers import pdf  # noqa: E402
+from parsers.pdf import adapter as pdf  # noqa: E402
 
 Rows = list[tuple[str, ...]]
 Reader = Callable[[bytes], tuple[Rows, Rows]]

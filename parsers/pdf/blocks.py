@@ -1,0 +1,238 @@
+"""The paragraphs, items, tables and captions of a PDF, from its lines.
+
+Kept here: every line is in exactly one block, blocks stand in reading order, and a block begins where print shows it:
+at a wider gap, another size, an indent, a bullet, or behind a line that ends early with the sentence. A paragraph
+that goes on in the next column or on the next page is one block, on the page where it begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, Literal
+
+import msgspec
+
+from parsers.pdf.layout.baselines import is_bullet, is_clause, is_number
+from parsers.pdf.layout.lines import Line
+
+BlockKind = Literal[
+    "paragraph", "heading", "item", "table", "code", "caption", "footnote", "header", "footer", "watermark"
+]
+MARGINS: Final = ("header", "footer", "watermark")
+"""Kinds of blocks that are no part of the running text."""
+
+_TERMINAL: Final = (".", "!", "?", "…", ":", '"', "”", "’", "»", ")", "。", "！", "？", "؟")
+_LEADING: Final = 1.22  # of the font size: the pitch of lines where a column shows none of its own
+_WIDER: Final = 1.3  # of the pitch: a wider step ends a paragraph
+_CODE_GAP: Final = 3.5  # font sizes: lines of code that are further apart are two pieces
+_HANGING: Final = 0.4  # of the font size: wider than the space of a line that is not stretched
+_INDENT: Final = 0.8  # of the font size
+_EARLY: Final = 0.25  # of the column's width: a line that much short was ended by the writer
+_LONG: Final = 15  # lines of a paragraph on a new page from which they are a node of their own
+_SENTENCE_END: Final = re.compile(r"(?<=[^\W\d_]{3})[.!?][\"”’»)]*(?:\s+(?=[^\W\d_a-zß-ÿ]|[\"“‘«(])|$)")
+
+
+class Block(msgspec.Struct):
+    """A part of the document.
+
+    Attributes:
+        lines: its lines; of a table, its rows.
+        hard: for each line, whether the line end after it is the writer's own.
+        kind: what it is.
+        mark: of an item, its bullet or number as printed.
+        number: of an item of an ordered list, its number.
+        doubtful: whether it begins a block only because its first word looks like the number of an item.
+        level: of a heading, 1 for the highest.
+        contents: whether it is part of a list of contents, with dots that lead to page numbers.
+    """
+
+    lines: list[Line]
+    hard: list[bool]
+    kind: BlockKind = "paragraph"
+    mark: str = ""
+    number: int | None = None
+    doubtful: bool = False
+    level: int = 0
+    contents: bool = False
+
+    @property
+    def text(self) -> str:
+        """The lines with spaces between, as they are printed; for looking at, not for the document."""
+        return " ".join(line.text for line in self.lines)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Page and column where it begins."""
+        return self.lines[0].page, self.lines[0].column
+
+
+def blocks(pages: Sequence[Sequence[Line]], running: Mapping[int, BlockKind]) -> list[Block]:
+    """The blocks of a document in reading order.
+
+    Args:
+        pages: the lines of each page in reading order.
+        running: which lines are running heads, feet and watermarks, by their ``id``.
+    """
+    found: list[Block] = []
+    for lines in pages:
+        margins = [Block([line], [True], running[id(line)]) for line in lines if id(line) in running]
+        found.extend(block for block in margins if block.kind == "header")
+        for column in _columns([line for line in lines if id(line) not in running]):
+            found.extend(_column_blocks(column))
+        found.extend(block for block in margins if block.kind != "header")
+    return found
+
+
+def _columns(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    column: list[Line] = []
+    for line in lines:
+        if column and line.column != column[-1].column:
+            yield column
+            column = []
+        column.append(line)
+    if column:
+        yield column
+
+
+def _column_blocks(lines: Sequence[Line]) -> Iterator[Block]:
+    pitch = _pitch(lines)
+    edge = _left_edge(lines)
+    block: Block | None = None
+    for line in lines:
+        reason = "new" if block is None else _reason(block, line, pitch, edge)
+        if block is None or reason:
+            if block is not None:
+                yield block
+            kind: BlockKind = "table" if line.table else "code" if line.mono else "paragraph"
+            block = Block([line], [], kind, doubtful=reason == "number")
+        else:
+            block.hard.append(ended_early(block.lines[-1], line))
+            block.lines.append(line)
+    if block is not None:
+        yield block
+
+
+def _pitch(lines: Sequence[Line]) -> dict[float, float]:
+    """For each font size, the usual step from the baseline of a full line to the next."""
+    steps: dict[float, Counter[float]] = {}
+    for above, below in pairwise(lines):
+        step = below.base - above.base
+        if above.size == below.size and 0.8 * above.size < step < 3 * above.size and not _would_fit(above, below):
+            steps.setdefault(above.size, Counter())[round(step, 1)] += 1
+    return {size: min(counts, key=lambda step: (-counts[step], step)) for size, counts in steps.items()}
+
+
+def _left_edge(lines: Sequence[Line]) -> float:
+    """Where most lines begin, the leftmost of equals."""
+    starts = Counter(round(line.x0) for line in lines)
+    return min(starts, key=lambda x: (-starts[x], x), default=0.0)
+
+
+def _reason(block: Block, line: Line, pitch: dict[float, float], edge: float) -> str:
+    """Why a line begins a new block; empty when it goes on with the one above it."""
+    last = block.lines[-1]
+    if line.table != last.table:
+        return "table"
+    if line.table:
+        return ""
+    step = line.base - last.base
+    if line.mono and last.mono and 0 < step <= _CODE_GAP * line.size:
+        return ""
+    usual = pitch.get(line.size, _LEADING * line.size)
+    if not 0 < step <= max(usual, 0.9 * line.size) * _WIDER + 0.5 or not 0.9 <= line.size / last.size <= 1.11:
+        return "gap"
+    if line.mono or last.mono:
+        return "" if line.mono == last.mono else "font"
+    first = line.text.partition(" ")[0]
+    if is_bullet(first) and first != line.text:
+        return "bullet"
+    if line.bold != last.bold and (_would_fit(last, line) or line.bold):
+        return "weight"
+    return _indent_reason(block, line, edge) or ("number" if numbers(line) else "")
+
+
+def numbers(line: Line) -> bool:
+    """Whether a line begins with the number of an item or paragraph: a bare one hangs, further off than a space."""
+    mark, _, rest = line.text.partition(" ")
+    hangs = line.second - line.x0 - line.first > _HANGING * line.size
+    return bool(rest) and (is_number(mark) or (hangs and is_clause(mark)))
+
+
+def _indent_reason(block: Block, line: Line, edge: float) -> str:
+    last, first = block.lines[-1], block.lines[0]
+    if abs((line.x0 + line.x1) - (last.x0 + last.x1)) < 2 and line.x0 > edge + line.size:  # both centred
+        return ""
+    if is_bullet(first.text.partition(" ")[0]) or numbers(first):
+        return "outdent" if line.x0 <= first.x0 + 0.3 * line.size and _ends(last, line) else ""
+    if line.x0 > last.x0 + _INDENT * line.size and last.x0 <= edge + _INDENT * line.size:
+        return "indent" if len(block.lines) > 1 or _ends(last, line) or _would_fit(last, line) else ""
+    if line.x0 < last.x0 - _INDENT * line.size and len(block.lines) > 1:
+        return "outdent"
+    return "end" if _ends(last, line) else ""
+
+
+def _ends(last: Line, line: Line) -> bool:
+    """Whether a line ends a paragraph: it ends with a sentence, and the next word would have fitted on it."""
+    return last.text.endswith(_TERMINAL) and _would_fit(last, line)
+
+
+def _would_fit(last: Line, line: Line) -> bool:
+    return last.x1 + 0.3 * line.size + line.first <= last.right - 0.5
+
+
+def ended_early(last: Line, line: Line) -> bool:
+    """Whether the writer ended a line: the next word would have fitted with a quarter of the column to spare."""
+    spare = last.right - last.x1 - 0.3 * line.size - line.first
+    return spare > _EARLY * (last.right - last.left) and last.right - last.left > 5 * line.size
+
+
+def joined_across(found: list[Block]) -> list[Block]:
+    """Paragraphs that go on in the next column or on the next page, made one; what stood between comes after."""
+    kept: list[Block] = []
+    tail: Block | None = None
+    for block in found:
+        if block.kind in ("paragraph", "item", "heading"):
+            if tail is not None and _goes_on(tail, block):
+                rest = _sentences_of_new_page(tail, block)
+                tail.hard.append(False)
+                tail.lines.extend(block.lines)
+                tail.hard.extend(block.hard)
+                if rest is None:
+                    continue
+                block = rest
+            tail = block
+        kept.append(block)
+    return kept
+
+
+def _sentences_of_new_page(above: Block, below: Block) -> Block | None:
+    """Cut off what a long paragraph says on a new page behind the sentence that crosses, so that it keeps its page."""
+    if below.lines[0].page == above.lines[-1].page or len(below.lines) < _LONG:
+        return None
+    for index, line in enumerate(below.lines):
+        match = _SENTENCE_END.search(line.text)
+        if match is None:
+            continue
+        lines = [msgspec.structs.replace(line, text=line.text[match.end() :]), *below.lines[index + 1 :]]
+        rest = Block([part for part in lines if part.text], below.hard[index:])
+        rest.hard = rest.hard[len(lines) - len(rest.lines) :]
+        below.lines = [*below.lines[:index], msgspec.structs.replace(line, text=line.text[: match.end()].rstrip())]
+        below.hard = below.hard[:index]
+        return rest if rest.lines else None
+    return None
+
+
+def _goes_on(above: Block, below: Block) -> bool:
+    last, first = above.lines[-1], below.lines[0]
+    if below.kind != "paragraph" or above.kind == "heading" or (last.page, last.column) == (first.page, first.column):
+        return False
+    if first.page > last.page + 1 or not 0.9 <= first.size / last.size <= 1.11 or first.bold != last.bold:
+        return False
+    if last.text[-1:] in "-\u2010" and first.text[:1].islower():
+        return True
+    if last.text.endswith(_TERMINAL) or ended_early(last, first):
+        return False
+    return first.text[:1].islower() or (first.x0 <= first.left + 0.3 * first.size and len(above.lines) > 2)

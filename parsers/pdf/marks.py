@@ -1,0 +1,152 @@
+"""What a block of a PDF shows itself to be by its first words: an item of a list, a caption, a footnote, contents.
+
+Kept here: a number makes an item only where the block before or behind it has the number below or above, and a dash or
+a star only where its neighbour has one too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from parsers.pdf.blocks import Block, ended_early, numbers
+from parsers.pdf.layout.baselines import is_bullet
+
+_DOTTED: Final = re.compile(r"\d+(?:\.\d+)+\s")
+_FOOTNOTE_SIZE: Final = 0.92  # of the body size
+_CAPTION_LINES: Final = 8
+_CAPTION: Final = re.compile(
+    r"(?:Fig(?:ure|\.)|Tab(?:le|\.|elle)|Abb(?:ildung|\.)|Listing|Algorithm|Tableau|Figura|Tabla)\s*\d+[\w.]*\s*[:.–—-]?",
+    re.IGNORECASE,
+)
+_LEADER: Final = re.compile(r"(?:[.…·_]\s?){4,}\s*(?:\d{1,4}|[ivxlc]{1,7})$")
+_LEADER_ROOM: Final = 120  # characters at the end of a line in which a leader is looked for
+_NOTE_MARK: Final = re.compile(r"(?:\d{1,3}|[*†‡§¶])\s?[^\s\d.)]")
+
+
+def mark_parts(found: list[Block], body: float) -> list[Block]:
+    """The blocks with items, captions, footnotes and lists of contents marked as such.
+
+    Args:
+        found: all blocks in reading order.
+        body: font size of most of the text, in points.
+    """
+    _mark_contents(found)
+    _mark_items(found)
+    found = _without_doubtful(found)
+    _mark_captions_and_notes(found, body)
+    return found
+
+
+def _mark_contents(found: list[Block]) -> None:
+    for block in found:
+        leading = [bool(_LEADER.search(line.text[-_LEADER_ROOM:])) for line in block.lines]
+        if 2 * sum(leading) >= len(leading):
+            block.kind, block.contents = "paragraph", True
+            block.hard = leading[:-1]
+
+
+def _mark_items(found: list[Block]) -> None:
+    """Make items of bulleted paragraphs, and of numbered ones that count on from each other."""
+    for index, block in enumerate(found):
+        mark, _, rest = block.lines[0].text.partition(" ")
+        if block.kind != "paragraph" or block.contents or not rest:
+            continue
+        if is_bullet(mark) and (mark not in "-–—*·" or _has_neighbour(found, index, mark)):
+            block.kind, block.mark = "item", mark
+        elif _is_numbered(block) and _counts_on(found, index):
+            block.kind, block.mark, block.number = "item", mark, _value(mark)
+
+
+def _is_numbered(block: Block) -> bool:
+    """Whether a block begins with the number of an item; a heading's number is none."""
+    line = block.lines[0]
+    return numbers(line) and not (line.bold and _DOTTED.match(line.text))
+
+
+def _has_neighbour(found: list[Block], index: int, mark: str) -> bool:
+    near = found[max(index - 1, 0) : index] + found[index + 1 : index + 2]
+    return any(block.lines[0].text.partition(" ")[0] == mark for block in near)
+
+
+def _counts_on(found: list[Block], index: int) -> bool:
+    """Whether the numbered block before has the number below, or the next one the number above."""
+    block = found[index]
+    mark = block.lines[0].text.partition(" ")[0]
+    for step in (-1, 1):
+        for other in _numbered(found, index, step):
+            if _follows(other, mark, step):
+                return True
+    return False
+
+
+def _numbered(found: list[Block], index: int, step: int) -> Iterator[str]:
+    """Marks of the numbered blocks next to one, over at most three others."""
+    position, seen = index + step, 0
+    while 0 <= position < len(found) and seen < 4:
+        mark = found[position].lines[0].text.partition(" ")[0]
+        if found[position].kind in ("paragraph", "item") and _is_numbered(found[position]):
+            yield mark
+        elif not is_bullet(mark):
+            return
+        position, seen = position + step, seen + 1
+
+
+def _follows(other: str, mark: str, step: int) -> bool:
+    """Whether a number is the next one (step 1) or the one before (step -1): 1.3 follows 1.2, and 2.1 any of 1."""
+    if _shape(other) == _shape(mark) and _path(other)[:-1] == _path(mark)[:-1]:
+        return _value(other) == _value(mark) + step
+    low, high = (_path(mark), _path(other)) if step > 0 else (_path(other), _path(mark))
+    if len(high) < 2 and len(low) < 2:
+        return False
+    if len(high) > len(low):  # 2.1 below 2
+        return high[:-1] == low and high[-1] == 1
+    return high[:-1] == [*low[: len(high) - 2], low[len(high) - 2] + 1] if high[-1] == 1 else _deeper(low, high)
+
+
+def _deeper(low: list[int], high: list[int]) -> bool:
+    """Whether the lower number stands below the one before the higher: 1.2.4 before 1.3."""
+    return len(low) > len(high) and [*high[:-1], high[-1] - 1] == low[: len(high)]
+
+
+def _path(mark: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", mark)] or [0]
+
+
+def _shape(mark: str) -> str:
+    return re.sub(r"\d+", "1", re.sub(r"[^\W\d_]", "a", mark))
+
+
+def _value(mark: str) -> int:
+    body = mark.strip("().[]").rpartition(".")[2]
+    return int(body) if body.isdigit() else ord(body.casefold()) - ord("a") + 1
+
+
+def _without_doubtful(found: list[Block]) -> list[Block]:
+    """Give blocks back to the one above that began only with what turned out to be no number of an item."""
+    kept: list[Block] = []
+    for block in found:
+        if block.doubtful and block.kind == "paragraph" and kept and kept[-1].kind in ("paragraph", "item"):
+            above = kept[-1]
+            above.hard.append(ended_early(above.lines[-1], block.lines[0]))
+            above.lines.extend(block.lines)
+            above.hard.extend(block.hard)
+        else:
+            kept.append(block)
+    return kept
+
+
+def _mark_captions_and_notes(found: list[Block], body: float) -> None:
+    below: dict[tuple[int, int], bool] = {}
+    for block in reversed(found):
+        if block.kind != "paragraph":
+            continue
+        first = block.lines[0]
+        label = _CAPTION.match(first.text)
+        if label and len(block.lines) <= _CAPTION_LINES and label.group().rstrip()[-1] in ":.–—-":
+            block.kind = "caption"
+        elif not below.get(block.place) and first.size <= _FOOTNOTE_SIZE * body and _NOTE_MARK.match(first.text):
+            block.kind = "footnote"
+        else:
+            below[block.place] = True

@@ -1,0 +1,178 @@
+"""The pages of a PDF as PDFium reads them: words set in lines, outline, what the file says of itself.
+
+Kept here: PDFium is not safe in threads, so one lock is held for as long as any of its objects lives, and all of them
+are closed before it is given back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+import pypdfium2 as pdfium
+import pypdfium2.raw as raw
+
+from parsers.errors import BrokenDocument
+from parsers.pdf.headings import Entry
+from parsers.pdf.layout.lines import Line
+from parsers.pdf.layout.reading_order import page_lines
+from parsers.pdf.layout.rules import page_rules
+from parsers.pdf.layout.words import SKEWED, Angle, Word, page_text, to_upright
+
+_LOCK: Final = threading.Lock()
+_HEADER_WITHIN: Final = 1024  # bytes: where a reader looks for ``%PDF-`` (PDF 1.7, implementation note 13)
+_DRAWN: Final = 20  # shapes on a page from which they may be writing; fewer are rules and frames
+_UNNAMED: Final = 0.5  # share of characters without a name that makes a page unreadable
+_STAMP: Final = 8  # words of a stamp or a page number, at most
+_COVERED: Final = 0.6  # of its page that the image of a scan covers, at least
+_OUTLINE_DEPTH: Final = 8
+
+
+class Page(msgspec.Struct):
+    """A page as it was read.
+
+    Attributes:
+        lines: its lines in reading order.
+        bounds: ``(left, bottom, right, top)`` of what is shown of it, in its own space.
+        rotation: clockwise degrees by which it is turned for showing.
+        problem: why it has no text though it is not blank: ``image``, ``drawing``, ``unnamed``, ``unreadable``; or
+            hardly any: ``scan``.
+    """
+
+    lines: list[Line]
+    bounds: tuple[float, float, float, float] = (0.0, 0.0, 612.0, 792.0)
+    rotation: int = 0
+    problem: str = ""
+
+    def extents(self) -> dict[Angle, tuple[float, float]]:
+        """For each direction of writing, the heights of the page's top and foot in the upright frame."""
+        left, bottom, right, top = self.bounds
+        heights = {
+            angle: (to_upright(left, bottom, angle)[1], to_upright(right, top, angle)[1]) for angle in range(SKEWED + 1)
+        }
+        return {angle: (min(pair), max(pair)) for angle, pair in heights.items()}
+
+
+class File(msgspec.Struct):
+    """A file as it was read: its pages, outline, information dictionary, and the names of files attached to it."""
+
+    pages: list[Page]
+    outline: list[Entry]
+    information: dict[str, str]
+    attachments: list[str]
+
+
+def read_file(data: bytes) -> File:
+    """Read a PDF.
+
+    Raises:
+        BrokenDocument: when it is no PDF, needs a password, or is damaged beyond what PDFium repairs.
+    """
+    if b"%PDF-" not in data[:_HEADER_WITHIN]:
+        raise BrokenDocument(f"not a PDF: no %PDF- in its first {_HEADER_WITHIN} bytes, it begins with {data[:8]!r}")
+    with _LOCK:
+        try:
+            document = pdfium.PdfDocument(data)
+        except pdfium.PdfiumError as error:
+            raise _broken(error, len(data)) from error
+        try:
+            return _read_open(document, len(data))
+        finally:
+            document.close()
+
+
+def _broken(error: pdfium.PdfiumError, size: int) -> BrokenDocument:
+    code = getattr(error, "err_code", None)
+    if code == raw.FPDF_ERR_PASSWORD:
+        return BrokenDocument("encrypted PDF: it opens only with a password", "Store a copy without one")
+    if code == raw.FPDF_ERR_SECURITY:
+        return BrokenDocument("encrypted PDF: by a method that PDFium does not know", "Store a copy without encryption")
+    return BrokenDocument(f"damaged or truncated PDF: PDFium finds no document in its {size:,} bytes")
+
+
+def _read_open(document: pdfium.PdfDocument, size: int) -> File:
+    count = len(document)
+    if not count:
+        raise BrokenDocument(f"damaged or truncated PDF: no page in its {size:,} bytes")
+    return File(
+        pages=[_read_page(document, index) for index in range(count)],
+        outline=list(_outline(document)),
+        information=dict(document.get_metadata_dict(skip_empty=True)),
+        attachments=list(_attachments(document)),
+    )
+
+
+def _read_page(document: pdfium.PdfDocument, index: int) -> Page:
+    try:
+        page = document[index]
+    except pdfium.PdfiumError:
+        return Page([], problem="unreadable")
+    try:
+        page = _with_forms(document, page, index)
+        text = page_text(page)
+        unnamed = text.unnamed > _UNNAMED * text.characters
+        problem = "unnamed" if unnamed else _scan(page, text.words) if text.words else _picture(page)
+        rules = page_rules(page) if text.words else []
+        return Page(page_lines(text.words, index + 1, rules), page.get_bbox(), page.get_rotation(), problem)
+    except pdfium.PdfiumError:
+        return Page([], problem="unreadable")
+    finally:
+        page.close()
+
+
+def _with_forms(document: pdfium.PdfDocument, page: pdfium.PdfPage, index: int) -> pdfium.PdfPage:
+    """The page with what was typed into its form fields and text notes drawn on it, in memory."""
+    kinds = set()
+    for number in range(raw.FPDFPage_GetAnnotCount(page.raw)):
+        annotation = raw.FPDFPage_GetAnnot(page.raw, number)
+        if annotation:
+            kinds.add(raw.FPDFAnnot_GetSubtype(annotation))
+            raw.FPDFPage_CloseAnnot(annotation)
+    if not kinds & {raw.FPDF_ANNOT_WIDGET, raw.FPDF_ANNOT_FREETEXT}:
+        return page
+    if raw.FPDFPage_Flatten(page.raw, raw.FLAT_NORMALDISPLAY) != raw.FLATTEN_SUCCESS:
+        return page
+    page.close()
+    return document[index]
+
+
+def _scan(page: pdfium.PdfPage, words: Sequence[Word]) -> str:
+    """``scan`` where an image covers a page with hardly any words, such as a stamp or its number."""
+    if len(words) > _STAMP:
+        return ""
+    left, bottom, right, top = page.get_bbox()
+    for item in page.get_objects(filter=(raw.FPDF_PAGEOBJ_IMAGE,), max_depth=3):
+        x0, y0, x1, y1 = item.get_bounds()
+        width, height = min(x1, right) - max(x0, left), min(y1, top) - max(y0, bottom)
+        if width > 0 and height > 0 and width * height >= _COVERED * (right - left) * (top - bottom):
+            return "scan"
+    return ""
+
+
+def _picture(page: pdfium.PdfPage) -> str:
+    """What a page without text shows: an image, a drawing, or nothing."""
+    kinds = Counter(item.type for item in page.get_objects(max_depth=3))
+    if kinds[raw.FPDF_PAGEOBJ_IMAGE]:
+        return "image"
+    return "drawing" if kinds.total() >= _DRAWN else ""
+
+
+def _outline(document: pdfium.PdfDocument) -> Iterator[Entry]:
+    try:
+        for bookmark in document.get_toc(max_depth=_OUTLINE_DEPTH):
+            target = bookmark.get_dest()
+            index = target.get_index() if target else None
+            yield Entry(bookmark.level + 1, bookmark.get_title(), 0 if index is None else index + 1)
+    except pdfium.PdfiumError:  # a damaged outline: what was read of it counts
+        return
+
+
+def _attachments(document: pdfium.PdfDocument) -> Iterator[str]:
+    for index in range(document.count_attachments()):
+        try:
+            yield document.get_attachment(index).get_name() or f"attachment {index + 1}"
+        except pdfium.PdfiumError:
+            yield f"attachment {index + 1}"

@@ -1,0 +1,95 @@
+"""Tables of a PDF that go on over pages, and which rows head a table.
+
+Invariants:
+- A table on a new page goes on with the one that ends the page before only where it has no header of its own, and as
+  many columns at the same places. Rows keep their pages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final
+
+from parsers.header_rows import names_columns
+from parsers.pdf.blocks import MARGINS, Block
+from parsers.pdf.layout.lines import Line
+
+_RULED: Final = 4.0  # points: what the places of drawn columns differ at most from page to page
+_ALIGNED: Final = 20.0  # points: the same for columns that only white space parts
+_HEADER_ROWS: Final = 4
+_LOOSE_GAPS: Final = 2  # wide gaps in a line that make it look like a row
+_LOOSE_ROWS: Final = 3  # such lines on a page from which they may be a table
+_SAME_HEIGHT: Final = 6.0  # points
+
+
+def tables_joined(found: Sequence[Block]) -> list[Block]:
+    """The blocks with tables that go on over pages made one; running heads and feet between come after."""
+    kept: list[Block] = []
+    table: Block | None = None
+    for block in found:
+        if block.kind == "table" and table is not None and _goes_on(table, block):
+            for line in block.lines:
+                line.header = None if table.lines[0].header is None else False
+            table.lines.extend(block.lines)
+            table.hard.extend([True, *block.hard])
+            continue
+        if block.kind not in MARGINS:
+            table = block if block.kind == "table" else None
+        kept.append(block)
+    return kept
+
+
+def _goes_on(above: Block, below: Block) -> bool:
+    last, first = above.lines[-1], below.lines[0]
+    if first.page != last.page + 1 or first.angle != last.angle or len(first.cells) != len(last.cells):
+        return False
+    if not first.edges or len(first.edges) != len(last.edges) or header_rows(below.lines):
+        return False
+    ruled = len(first.edges) == len(first.cells)
+    room = _RULED if ruled else _ALIGNED
+    return all(abs(a - b) <= room for a, b in zip(last.edges, first.edges, strict=True))
+
+
+def header_rows(rows: Sequence[Line]) -> int:
+    """How many of the first rows head the others.
+
+    Drawn lines may have told; otherwise those that alone are bold, or the one that names columns of figures.
+    """
+    if rows[0].header is not None:
+        return sum(bool(row.header) for row in rows)
+    bold = next((index for index, row in enumerate(rows) if not row.bold), len(rows))
+    if bold:
+        return min(bold, _HEADER_ROWS) if bold < len(rows) else 0
+    return int(names_columns([[cell.replace("\n", " ") for cell in row.cells] for row in rows]))
+
+
+def doubtful_pages(found: Iterable[Block]) -> list[int]:
+    """Pages on which several lines look like rows of a table that was not found, or tables stand side by side."""
+    loose: Counter[int] = Counter()
+    spans: dict[int, list[tuple[float, float, float, float]]] = defaultdict(list)
+    for block in found:
+        if block.kind in (*MARGINS, "code") or block.contents:
+            continue
+        if block.kind != "table":
+            loose.update(line.page for line in block.lines if line.gaps >= _LOOSE_GAPS)
+            continue
+        pages: dict[int, list[Line]] = defaultdict(list)
+        for line in block.lines:
+            pages[line.page].append(line)
+        for page, lines in pages.items():
+            if len(lines) >= _LOOSE_ROWS:
+                left, right = min(line.x0 for line in lines), max(line.x1 for line in lines)
+                spans[page].append((lines[0].base, lines[-1].base, left, right))
+    doubtful = {page for page, count in loose.items() if count >= _LOOSE_ROWS}
+    return sorted(doubtful | {page for page, tables in spans.items() if _side_by_side(tables)})
+
+
+def _side_by_side(tables: Sequence[tuple[float, float, float, float]]) -> bool:
+    """Whether two tables begin and end at the same heights, so that they may be halves of one."""
+    ordered = sorted(tables)
+    return any(
+        abs(a[0] - b[0]) <= _SAME_HEIGHT and abs(a[1] - b[1]) <= _SAME_HEIGHT and (a[3] <= b[2] or b[3] <= a[2])
+        for a, b in pairwise(ordered)
+    )
