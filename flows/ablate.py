@@ -22,10 +22,9 @@ import msgspec
 from chunker.chunk import Chunk, locator
 from chunker.split import split
 from chunker.tokens import Ruler
-from enrich.context import Windows
-from enrich.embedder import Embedder
-from enrich.memo import Memo, VectorMemo, text_digest, vector_key
-from enrich.note import Note, fit
+from enrich.embedding.embedder import Embedder
+from enrich.notes.note import Note, fit
+from enrich.notes.prompts import Windows
 from flows.embedding import open_query_embedder
 from flows.evaluate import COMPARED_K, finish
 from flows.golden_sets import resolve, texts_of
@@ -38,15 +37,16 @@ from flows.searching import fusion
 from flows.settings import Settings
 from flows.vectors import remember_vectors
 from indexes import rows as index_rows
+from indexes.cache.memo import Memo, VectorMemo, text_digest, vector_key
 from indexes.catalog import Row
 from indexes.evaluation.compare import compare
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.reading import told, verdict_of
 from indexes.evaluation.record import Run
-from indexes.generation import published_catalog
-from indexes.lexical import LexicalIndex
-from indexes.search import Fusion
-from indexes.storage import Storage
+from indexes.lexical.index import LexicalIndex
+from indexes.revisions.generation import published_catalog
+from indexes.search.search import Fusion
+from indexes.storage.storage import Storage
 from indexes.vectors import ChunkTable
 from parsers.document import Document
 from parsers.errors import StoreError, UsageError

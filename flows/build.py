@@ -27,8 +27,9 @@ from flows.recall_gate import RecallGate
 from flows.report import BuildReport, Progress
 from flows.settings import Settings
 from flows.workshop import Workshop, check_surroundings
-from indexes import cache_health, erasure, retention
-from indexes.storage import Pointer
+from indexes.cache import health
+from indexes.revisions import erasure, retention
+from indexes.storage.storage import Pointer
 from parsers.errors import GateRefused
 
 
@@ -228,7 +229,7 @@ def publish(shop: Workshop, recall: RecallGate | None, *, made_by: str, sources:
     with shop.report.timed("tidy"), _never_failing(shop, "old revisions could not be cleared away"):
         shop.tidy()
         grace = shop.settings.grace
-        cache_health.record(shop.storage.objects)
+        health.record(shop.storage.objects)
         if retention.retire(shop.storage, keep=shop.settings.keep_revisions, grace=grace):
             retention.prune(shop.storage)
 
@@ -280,7 +281,7 @@ def workshop(settings: Settings, options: BuildOptions) -> Iterator[Workshop]:
         shop = Workshop(settings, storage, report, Progress(quiet=options.quiet), began)
         _refuse_held(storage.address, shop.published)
         try:
-            for line in cache_health.heal(storage, thorough=False):
+            for line in health.heal(storage, thorough=False):
                 shop.progress.say(f"warning: {line}")
             yield shop
         except BaseException as error:  # a full disk or damage shows as whatever the library at hand raises, or panics

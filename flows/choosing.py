@@ -17,12 +17,12 @@ from typing import Final
 
 import msgspec
 
-from enrich import parity
-from enrich.conversion import convert, records
-from enrich.embedder import WINDOW, Embedder, fingerprint, open_embedder
+from enrich.embedding import parity
+from enrich.embedding.embedder import WINDOW, Embedder, fingerprint, open_embedder
+from enrich.embedding.runtime import RUNTIMES, choice, choices, versions
 from enrich.files import atomic_write
-from enrich.models import EmbedderModel, ModelFolder, Registry
-from enrich.runtimes import RUNTIMES, choice, choices, versions
+from enrich.models.conversion import convert, records
+from enrich.models.registry import EmbedderModel, ModelFolder, Registry
 from parsers.errors import ModelError
 
 FOLDER: Final = ".chosen"  # below the root of the model folder

@@ -54,7 +54,7 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
 
 def _of_a_store(error: BaseException, named: Mapping[str, Any]) -> GristmillError | None:
     """Return the clear error behind one of a store's library, where nobody on its way knew the index."""
-    from indexes.store_errors import as_store_error
+    from indexes.storage.errors import as_store_error
 
     return as_store_error(_index_of(named), error)
 

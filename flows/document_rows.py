@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from chunker.chunk import Chunk, locator
-from enrich.memo import Embedding
 from flows.entry import Entry
 from flows.report import KEPT
 from flows.workshop import Workshop
 from indexes import rows as index_rows
+from indexes.cache.memo import Embedding
 from indexes.catalog import Row, stamp
 
 

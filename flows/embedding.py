@@ -13,14 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from enrich import parity
-from enrich.embedder import Embedder, open_embedder
+from enrich.embedding import parity
+from enrich.embedding.embedder import Embedder, open_embedder
+from enrich.embedding.runtime import choice
 from enrich.files import atomic_write
-from enrich.models import ModelFolder, Registry, load_registry
-from enrich.runtimes import choice
+from enrich.models.registry import ModelFolder, Registry, load_registry
 from flows.choosing import machine, runtime_for
 from flows.settings import Settings
-from indexes.storage import Pointer, Storage
+from indexes.storage.storage import Pointer, Storage
 from parsers.errors import GateRefused, ModelError, StoreError
 
 PROVED: Final = "proved"  # folder below the local cache
@@ -30,7 +30,7 @@ def embedder_of(settings: Settings, name: str, registry: Registry, models: Model
     """A model with the runtime that the settings name, or that this machine was found to be fastest with.
 
     Raises:
-        ModelError: as :func:`enrich.embedder.open_embedder` says.
+        ModelError: as :func:`enrich.embedding.embedder.open_embedder` says.
     """
     return open_embedder(
         name,

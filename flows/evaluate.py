@@ -26,8 +26,8 @@ from indexes.evaluation.record import (
     record_key,
     write_record,
 )
-from indexes.generation import open_stores, published_catalog
-from indexes.storage import Storage
+from indexes.revisions.generation import open_stores, published_catalog
+from indexes.storage.storage import Storage
 from parsers.errors import StoreError, UsageError
 
 COMPARED_K: Final = 10  # depth at which runs are compared

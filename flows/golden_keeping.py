@@ -17,7 +17,6 @@ from flows.golden_places import find_document, pin, unique_span
 from flows.golden_sets import texts_of
 from flows.place import published
 from flows.settings import Mode, Settings
-from indexes.analysis import fold
 from indexes.evaluation.golden import (
     Place,
     Question,
@@ -29,7 +28,8 @@ from indexes.evaluation.golden import (
     requirements,
 )
 from indexes.evaluation.kinds import kind
-from indexes.generation import open_stores, published_catalog
+from indexes.lexical.analysis import fold
+from indexes.revisions.generation import open_stores, published_catalog
 from parsers.errors import UsageError
 
 LEAK: Final = 6  # words in a row that question and answer share; BM25 then finds it by the copy

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from enrich.memo import Memo
+from indexes.cache.memo import Memo
 from indexes.catalog import Row
 from indexes.evaluation.golden import Question, Stale, requirements
-from indexes.storage import Storage
+from indexes.storage.storage import Storage
 from parsers.document import Document
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from flows.place import open_storage, published
 from flows.repair import repair as repair
 from flows.repair import verify as verify
 from flows.settings import Settings, default_cache
-from indexes import erasure, retention
-from indexes.generation import Draft, published_catalog
-from indexes.rollback import roll_back
-from indexes.storage import Pointer, Storage
-from indexes.store_errors import as_store_error
+from indexes.revisions import erasure, retention
+from indexes.revisions.generation import Draft, published_catalog
+from indexes.revisions.rollback import roll_back
+from indexes.storage.errors import as_store_error
+from indexes.storage.storage import Pointer, Storage
 from parsers.errors import StoreError, UsageError
 
 
@@ -86,7 +86,7 @@ def release(settings: Settings) -> dict[str, Any]:
 
 
 def sweep(settings: Settings) -> dict[str, Any]:
-    """Clear away what no kept revision needs and nobody may still want: see :mod:`indexes.retention`."""
+    """Clear away what no kept revision needs and nobody may still want: see :mod:`indexes.revisions.retention`."""
     with _holding(settings) as (storage, _pointer):
         before = storage.size()
         grace = settings.grace

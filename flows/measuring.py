@@ -19,16 +19,16 @@ import numpy.typing as npt
 
 from flows.golden_sets import GoldenSet
 from flows.settings import Settings
-from indexes import analysis
 from indexes.catalog import Row
 from indexes.evaluation import metrics
 from indexes.evaluation.asking import Corpus, ask
 from indexes.evaluation.golden import covers
 from indexes.evaluation.reading import channels, reading
 from indexes.evaluation.record import Asked, Example, Record, Run, summarize
-from indexes.lexical import LexicalIndex
-from indexes.search import Fusion
-from indexes.storage import Pointer, Storage
+from indexes.lexical import analysis
+from indexes.lexical.index import LexicalIndex
+from indexes.search.search import Fusion
+from indexes.storage.storage import Pointer, Storage
 from indexes.vectors import ChunkTable
 from parsers.errors import UsageError
 

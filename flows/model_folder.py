@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from enrich.conversion import convert
-from enrich.fetching import fetch, sources_of
-from enrich.models import AnyModel, EmbedderModel, ModelFolder, load_registry
-from enrich.runtimes import RUNTIMES, choice
+from enrich.embedding.runtime import RUNTIMES, choice
+from enrich.models.conversion import convert
+from enrich.models.fetching import fetch, sources_of
+from enrich.models.registry import AnyModel, EmbedderModel, ModelFolder, load_registry
 from flows.settings import Settings
 from parsers.errors import ModelError, UsageError
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from enrich.context import Window, WindowSettings
-from enrich.extractive import extractive
-from enrich.llm import CONTEXT, NOTES_VERSION, LLMRuntime, NoteWriter, document_tokens
-from enrich.memo import memory_key
-from enrich.models import ModelFolder, find_llm, load_registry
-from enrich.note import Note
+from enrich.models.registry import ModelFolder, find_llm, load_registry
+from enrich.notes.extractive import extractive
+from enrich.notes.note import Note
+from enrich.notes.prompts import Window, WindowSettings
+from enrich.notes.writer import CONTEXT, NOTES_VERSION, LLMRuntime, NoteWriter, document_tokens
 from flows.settings import Settings, llm_key
+from indexes.cache.memo import memory_key
 
 if TYPE_CHECKING:
-    from enrich.server_runtime import ServerRuntime
+    from enrich.notes.runtimes.server import ServerRuntime
 
 
 def window_settings(settings: Settings) -> WindowSettings:
@@ -111,7 +111,7 @@ class ExtractiveNotes:
 
 def open_server(settings: Settings) -> ServerRuntime:
     """The LLM's server of the settings; nothing is sent yet."""
-    from enrich.server_runtime import ServerRuntime
+    from enrich.notes.runtimes.server import ServerRuntime
 
     return ServerRuntime(
         settings.llm_url or "",
@@ -126,7 +126,7 @@ def open_server(settings: Settings) -> ServerRuntime:
 
 def _open_local(settings: Settings) -> LLMRuntime:
     """The LLM of the model folder; it is loaded with the first note."""
-    from enrich.llama_runtime import LlamaRuntime
+    from enrich.notes.runtimes.llama_cpp import LlamaRuntime
 
     folder = ModelFolder(settings.models_dir, settings.model_folders)
     model, path = find_llm(settings.llm, load_registry(*settings.model_files), folder)

@@ -8,17 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
-from enrich import parity
-from enrich.embedder import Embedder, open_embedder
+from enrich.embedding import parity
+from enrich.embedding.embedder import Embedder, open_embedder
+from enrich.embedding.parity import Comparison, Text
+from enrich.embedding.runtime import Vectors, choice, choices
 from enrich.files import atomic_write
-from enrich.models import ModelFolder, Registry, load_registry
-from enrich.parity import Comparison, Text
-from enrich.runtimes import Vectors, choice, choices
+from enrich.models.registry import ModelFolder, Registry, load_registry
 from flows.choosing import machine
 from flows.place import published
 from flows.settings import Settings
 from indexes.rows import EMBEDDED, embedded
-from indexes.storage import Pointer, Storage
+from indexes.storage.storage import Pointer, Storage
 from indexes.vectors import ChunkTable
 from parsers.errors import ModelError, StoreError
 
@@ -37,7 +37,7 @@ def run(
     record: Path | None,
     say: Say,
 ) -> dict[str, Any]:
-    """Compare runtimes over the fixed texts of :mod:`enrich.parity`.
+    """Compare runtimes over the fixed texts of :mod:`enrich.embedding.parity`.
 
     Args:
         names: of runtimes; by default all that are installed and converted.

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from flows.settings import Settings
-from indexes.storage import Pointer, Storage
-from indexes.store_errors import as_store_error
+from indexes.storage.errors import as_store_error
+from indexes.storage.storage import Pointer, Storage
 from parsers.errors import StoreError
 
 Arguments = ParamSpec("Arguments")

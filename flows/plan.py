@@ -20,14 +20,14 @@ from typing import Final, Literal
 import msgspec
 
 from chunker.chunk import document_id
-from enrich.memo import version_key
 from flows.entry import Batch, Entry, State
 from flows.seen_versions import SeenVersion
 from flows.sources import Object
 from flows.turns import Turns
 from flows.workshop import Workshop
+from indexes.cache.memo import version_key
 from indexes.catalog import Row, status_of_today
-from indexes.generation import published_catalog
+from indexes.revisions.generation import published_catalog
 from parsers.errors import GateRefused, SourceError, UsageError
 from parsers.registry import unread_by_name
 

@@ -17,7 +17,6 @@ from typing import Any, Final
 import msgspec
 
 from enrich.files import atomic_write
-from enrich.memo import version_key
 from flows.entry import Entry, State
 from flows.estimating import Estimate, Unread, estimate
 from flows.place import open_storage
@@ -26,6 +25,7 @@ from flows.report import BuildReport, Failure, Progress, skipped_types
 from flows.settings import Settings
 from flows.stages import document_key
 from flows.workshop import Workshop
+from indexes.cache.memo import version_key
 from parsers.errors import GateRefused, UsageError
 
 FORMAT: Final = 1

@@ -25,9 +25,9 @@ from indexes.evaluation.compare import compare
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.metrics import mean
 from indexes.evaluation.record import Asked, Run, kept_records, write_record
-from indexes.generation import open_stores, published_catalog
-from indexes.lexical import LexicalIndex
-from indexes.storage import Pointer
+from indexes.lexical.index import LexicalIndex
+from indexes.revisions.generation import open_stores, published_catalog
+from indexes.storage.storage import Pointer
 from parsers.errors import GateRefused, ModelError, StoreError
 
 

@@ -16,7 +16,7 @@ from flows.settings import Settings
 from flows.stored import stored_documents
 from flows.workshop import Workshop
 from indexes.catalog import Catalog
-from indexes.generation import published_catalog
+from indexes.revisions.generation import published_catalog
 from indexes.rows import EMBEDDED, embedded
 from indexes.vectors import SCAN_ROWS, ChunkTable
 from parsers.errors import StoreError, UsageError

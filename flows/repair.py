@@ -18,22 +18,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chunker.chunk import document_id
-from enrich.models import load_registry
+from enrich.models.registry import load_registry
 from flows import stages
 from flows.place import open_storage, published
 from flows.report import BuildReport, Progress
 from flows.settings import Settings
 from flows.stored import stored_documents
 from flows.workshop import Workshop
-from indexes import cache_health, mending, retention
+from indexes.cache import health
 from indexes.catalog import Catalog, Row, stamp
-from indexes.pointer import Damaged
+from indexes.integrity import mending
+from indexes.integrity.verification import Finding, Verdict, unprovable, whole_index
+from indexes.integrity.verification import verify as look
+from indexes.revisions import retention
 from indexes.rows import schema
-from indexes.storage import POINTER, Pointer, Storage
-from indexes.store_errors import told
+from indexes.storage.errors import told
+from indexes.storage.pointer import Damaged
+from indexes.storage.storage import POINTER, Pointer, Storage
 from indexes.vectors import ChunkTable
-from indexes.verify import Finding, Verdict, unprovable, whole_index
-from indexes.verify import verify as look
 from parsers.errors import GristmillError, StoreError, UsageError
 
 Say = Callable[[str], None]
@@ -92,7 +94,7 @@ def repair(settings: Settings, say: Say) -> dict[str, Any]:
         pointer = storage.pointer()
         if pointer is None:
             raise StoreError(f"index {settings.index}: nothing is published there", "Build it first.")
-        cache = cache_health.heal(storage, thorough=True)
+        cache = health.heal(storage, thorough=True)
         given_up = mending.mend_records(storage, pointer)
         retention.clear_leftovers(storage)
         for line in [*cache, *(f"revision {number} is damaged, and is given up" for number in given_up)]:
@@ -111,7 +113,7 @@ def repair(settings: Settings, say: Say) -> dict[str, Any]:
             return found | {"repaired": True, "revision": pointer.revision}
         lost, renewed, made = _published_anew(shop, pointer, verdict, say)
         found["revisions_given_up"] = sorted({*given_up, *mending.mend_records(storage, made)})
-        cache_health.record(storage.objects)
+        health.record(storage.objects)
         return found | {"repaired": True, "removed": lost, "renewed": renewed, "revision": made.revision}
 
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from chunker.split import ChunkerSettings
 from chunker.tokens import Ruler
-from enrich.models import ModelFolder, load_registry
-from enrich.tokens import TokenCutter
+from enrich.embedding.tokenizer import TokenCutter
+from enrich.models.registry import ModelFolder, load_registry
 from flows.settings import Settings
 from parsers.errors import UsageError
 

@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 import pyarrow.compute as pc
 
-from enrich.memo import Memo
-from enrich.reranker import CrossEncoderReranker
+from enrich.reranking.reranker import CrossEncoderReranker
 from flows.embedding import open_query_embedder
 from flows.place import naming_the_place, open_storage, published
 from flows.settings import Mode, Settings
-from indexes.filters import check_matched, parse_filters
-from indexes.generation import open_stores, published_catalog
-from indexes.lexical import LexicalIndex, Weights
-from indexes.reader import LOOK_EVERY, Reader
-from indexes.search import Fusion, Hit, Searcher
-from indexes.sections import DOCUMENTS, sections_of
-from indexes.storage import Pointer, Storage
+from indexes.cache.memo import Memo
+from indexes.lexical.index import LexicalIndex, Weights
+from indexes.revisions.generation import open_stores, published_catalog
+from indexes.search.filters import check_matched, parse_filters
+from indexes.search.reader import LOOK_EVERY, Reader
+from indexes.search.search import Fusion, Hit, Searcher
+from indexes.search.sections import DOCUMENTS, sections_of
+from indexes.storage.storage import Pointer, Storage
 from parsers.errors import UsageError
 
 

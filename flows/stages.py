@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from chunker.chunk import Chunk, embedded_text
 from chunker.split import split
-from enrich.context import Window, Windows
-from enrich.memo import Embedding, memory_key, text_digest, vector_key, version_key
-from enrich.note import Note, fit
+from enrich.notes.note import Note, fit
+from enrich.notes.prompts import Window, Windows
 from flows import interrupts
 from flows.document_rows import DocumentRows, document_rows, row_without_chunks, standing_labels
 from flows.entry import Entry, State
@@ -26,8 +25,9 @@ from flows.seen_versions import SeenVersion
 from flows.sources import Object
 from flows.vectors import NotEmbedded, remember_vectors, sample
 from flows.workshop import Workshop
+from indexes.cache.memo import Embedding, memory_key, text_digest, vector_key, version_key
 from indexes.catalog import Row
-from indexes.relabel import relabel
+from indexes.revisions.relabelling import relabel
 from indexes.rows import no_vector, to_table
 from parsers.document import Document
 from parsers.errors import ModelError

@@ -9,7 +9,7 @@ import msgspec
 from flows.place import published
 from flows.report import Failure, skipped_types
 from flows.settings import Settings
-from indexes.generation import published_catalog
+from indexes.revisions.generation import published_catalog
 
 
 def standing(settings: Settings) -> dict[str, Any]:

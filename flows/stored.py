@@ -8,7 +8,7 @@ from flows.entry import Batch, Entry
 from flows.stages import document_key
 from flows.workshop import Workshop
 from indexes.catalog import NOT_READ
-from indexes.generation import published_catalog
+from indexes.revisions.generation import published_catalog
 
 
 def stored_documents(shop: Workshop, document_ids: Iterable[str] | None = None) -> Iterator[Batch]:

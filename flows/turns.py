@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from indexes import seal
-from indexes.storage import Storage
+from indexes.storage import seal
+from indexes.storage.storage import Storage
 
 DAY: Final = 86_400.0  # seconds
 

@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
-from enrich.embedder import Embedder
-from enrich.memo import RUNTIMES, Embedding, Memo, VectorMemo
-from indexes.storage import Storage
+from enrich.embedding.embedder import Embedder
+from indexes.cache.memo import RUNTIMES, Embedding, Memo, VectorMemo
+from indexes.storage.storage import Storage
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)  # a full disk is no fault of a text
 PROBES: Final = 16  # vectors in a sample; a wrong pooling or prefix shows in each of them

@@ -12,9 +12,8 @@ import msgspec
 from chunker.split import ChunkerSettings
 from chunker.split import fingerprint as chunker_fingerprint
 from chunker.tokens import Ruler
-from enrich.embedder import Embedder, open_embedder
-from enrich.memo import RUNTIMES, Memo, VectorMemo, memory_key
-from enrich.models import ModelFolder, Registry, load_registry
+from enrich.embedding.embedder import Embedder, open_embedder
+from enrich.models.registry import ModelFolder, Registry, load_registry
 from flows.embedding import embedder_of, prove
 from flows.notes import NoteMaker, open_notes, window_recipe
 from flows.place import following, open_storage
@@ -24,12 +23,13 @@ from flows.seen_versions import SeenVersions
 from flows.settings import Settings
 from flows.sources import Source, open_source
 from flows.vectors import Sample
-from indexes.analysis import fingerprint as analysis_fingerprint
+from indexes.cache.memo import RUNTIMES, Memo, VectorMemo, memory_key
 from indexes.catalog import Catalog, Row
 from indexes.evaluation.golden import load_golden
-from indexes.generation import Draft, Model, published_catalog
-from indexes.storage import Storage
-from indexes.store_errors import as_store_error
+from indexes.lexical.analysis import fingerprint as analysis_fingerprint
+from indexes.revisions.generation import Draft, Model, published_catalog
+from indexes.storage.errors import as_store_error
+from indexes.storage.storage import Storage
 from parsers.errors import GateRefused, UsageError
 from parsers.registry import claims, fingerprint
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lancedb.index import BTree
 
-from enrich import tables
-from enrich.tables import Files, Table
+from indexes.storage import tables
+from indexes.storage.tables import Files, Table
 
 TABLE: Final = "documents"
 NOT_READ: Final = ("failed", "unsupported", "skipped")  # statuses of a document whose last good version stays
@@ -296,7 +296,7 @@ class Catalog:
             self._table.refresh_index("document_id", BTree())
 
     def prune(self, kept: Collection[int], files: Files, folder: str) -> int:
-        """Drop all versions but these, see :meth:`enrich.tables.Table.prune`."""
+        """Drop all versions but these, see :meth:`indexes.storage.tables.Table.prune`."""
         return self._table.prune(kept, files, folder)
 
     def _flush(self) -> None:

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lancedb.index import BTree, IvfFlat, LabelList
 
-from enrich import tables
-from enrich.tables import Files, Table
 from indexes import rows
 from indexes.nearest import Nearest
+from indexes.storage import tables
+from indexes.storage.tables import Files, Table
 from parsers.errors import StoreError
 
 TABLE: Final = "chunks"
@@ -202,7 +202,7 @@ class ChunkTable:
 
         Args:
             batch_size: rows in a batch at most.
-            where: as :func:`indexes.filters.to_sql` writes it.
+            where: as :func:`indexes.search.filters.to_sql` writes it.
         """
         with _store("read the table"):
             yield from self._table.scan(columns, where, batch_size)
@@ -234,7 +234,7 @@ class ChunkTable:
 
         Args:
             vector: shape (dimension,).
-            where: a condition on rows, as :func:`indexes.filters.to_sql` writes it; applied before ranking.
+            where: a condition on rows, as :func:`indexes.search.filters.to_sql` writes it; applied before ranking.
             exact: read every vector, whatever index there is.
 
         Raises:
@@ -304,7 +304,7 @@ class ChunkTable:
         return self.version
 
     def prune(self, kept: Collection[int], files: Files, folder: str) -> int:
-        """Drop all versions but these, see :meth:`enrich.tables.Table.prune`."""
+        """Drop all versions but these, see :meth:`indexes.storage.tables.Table.prune`."""
         with _store("prune the table"):
             return self._table.prune(kept, files, folder)
 

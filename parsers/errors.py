@@ -7,7 +7,7 @@
     │   └── StoreError             the index cannot be opened, read or written
     ├── GateRefused                a build is finished and must not be published (exit status 4)
     ├── IndexBusy                  another build holds the index (exit status 5)
-    ├── LLMFailure                 the LLM failed at one note (in enrich.llm); the others go on
+    ├── LLMFailure                 the LLM failed at one note (in enrich.notes.writer); the others go on
     └── DocumentError              one document cannot be read; the others go on
         ├── UnsupportedDocument    no adapter reads this kind of file
         └── BrokenDocument         the file is damaged, encrypted or not what its name says

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from conftest import Workspace
 
-from enrich.memo import Memo
 from flows.searching import published
-from indexes.generation import open_stores, published_catalog
+from indexes.cache.memo import Memo
+from indexes.revisions.generation import open_stores, published_catalog
 from indexes.rows import schema
-from indexes.storage import Pointer, Storage
+from indexes.storage.storage import Pointer, Storage
 from parsers.document import Document
 
 EVERYTHING = 10_000  # hits: more than any of these indexes holds

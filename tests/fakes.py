@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from enrich.embedder import Embedder
-from enrich.models import EmbedderModel
-from enrich.runtimes import RUNTIMES, Provenance, RuntimeKind, Vectors, Weights
+from enrich.embedding.embedder import Embedder
+from enrich.embedding.runtime import RUNTIMES, Provenance, RuntimeKind, Vectors, Weights
+from enrich.models.registry import EmbedderModel
 
 ALPHABETS = {"letters": string.ascii_lowercase, "vowels": "aeiou"}
 
@@ -60,8 +60,7 @@ def install_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pa
     """Make ``open_embedder("letters", …)`` and ``"vowels"`` work for one test.
 
     Returns:
-        The path of their registry file, for :func:`enrich.models.load_registry`, and the root of a folder that holds
-        their files, for :class:`enrich.models.ModelFolder`.
+        Path of their registry file, for `load_registry`, and root of the folder of their files, for `ModelFolder`.
     """
     root = tmp_path / "letters-models"
     for name, alphabet in ALPHABETS.items():

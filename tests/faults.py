@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from enrich import gguf_runtime, parity
-from enrich.embedder import Embedder
-from enrich.models import DEFAULT_EMBEDDER, ModelFolder, default_root
-from enrich.tokens import Piece, TokenCutter
+from enrich.embedding import parity
+from enrich.embedding.embedder import Embedder
+from enrich.embedding.runtimes import llama_cpp
+from enrich.embedding.tokenizer import Piece, TokenCutter
+from enrich.models.registry import DEFAULT_EMBEDDER, ModelFolder, default_root
 
 SCRIPTS = {"chinese", "japanese", "korean", "hindi", "arabic", "thai", "greek", "turkish"}
 WIDELY = {"sentences", "short", "long", *SCRIPTS}
@@ -53,12 +54,12 @@ def llama_tokens(embedder: Embedder) -> None:
 
 def first_token(embedder: Embedder) -> None:
     """The first token's vector in place of the mean of all."""
-    right = gguf_runtime.POOLINGS
-    gguf_runtime.POOLINGS = {**right, "mean": right["cls"]}  # type: ignore[misc]
+    right = llama_cpp.POOLINGS
+    llama_cpp.POOLINGS = {**right, "mean": right["cls"]}  # type: ignore[misc]
     try:
         embedder.load()
     finally:
-        gguf_runtime.POOLINGS = right  # type: ignore[misc]
+        llama_cpp.POOLINGS = right  # type: ignore[misc]
 
 
 def half_limit(embedder: Embedder) -> None:

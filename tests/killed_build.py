@@ -33,13 +33,13 @@ import pytest
 from comparing import rows_of
 from fakes import LettersRuntime
 
-from enrich.embedder import WINDOW
-from enrich.runtimes import RUNTIMES, RuntimeKind
+from enrich.embedding.embedder import WINDOW
+from enrich.embedding.runtime import RUNTIMES, RuntimeKind
 from flows import build, vectors, workshop
 from flows.searching import published
 from flows.settings import load_settings
-from indexes import storage
-from indexes.storage import Pointer, Storage
+from indexes.storage import storage
+from indexes.storage.storage import Pointer, Storage
 from parsers.errors import IndexBusy
 from parsers.registry import read
 

@@ -29,7 +29,7 @@ def without_override() -> None:
 def main(given: dict[str, Any]) -> None:
     from fakes import LettersRuntime
 
-    from enrich.runtimes import RUNTIMES, RuntimeKind
+    from enrich.embedding.runtime import RUNTIMES, RuntimeKind
     from flows import keeping
     from flows.evaluate import evaluate
     from flows.place import published

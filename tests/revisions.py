@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from chunker.chunk import Chunk, document_id
-from indexes import retention
 from indexes.catalog import Row, stamp
-from indexes.generation import Draft, Model, open_stores, published_catalog
+from indexes.revisions import retention
+from indexes.revisions.generation import Draft, Model, open_stores, published_catalog
 from indexes.rows import Vector, document_rows, to_table
-from indexes.storage import Pointer, Storage
+from indexes.storage.storage import Pointer, Storage
 
 DIMENSION = 8
 MODEL = Model("some", "f" * 64, DIMENSION, "some")

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from chunker import tokens
 from chunker.tokens import Ruler
-from enrich.models import ModelFolder, load_registry
+from enrich.models.registry import ModelFolder, load_registry
 from flows.settings import load_settings
 from parsers.errors import GristmillError
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunker.sentences import sentences
-from enrich.cleaning import MAX_LENGTH, MAX_SENTENCES, Rejection, clean
+from enrich.notes.cleaning import MAX_LENGTH, MAX_SENTENCES, Rejection, clean
 
 NOTE = "This part covers pump seals in the yearly check."
 PIECES = st.sampled_from(

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunker.chunk import Chunk
-from enrich.context import (
+from enrich.notes.prompts import (
     EDGE,
     MARKS,
     Prompt,
@@ -210,7 +210,7 @@ def test_a_key_follows_every_part_of_the_prompt_and_the_fingerprint(field):
 
 def test_keys_are_the_same_under_every_hash_seed():
     program = (
-        "from enrich.context import Window, key, load_template\n"
+        "from enrich.notes.prompts import Window, key, load_template\n"
         "print(key(load_template().compose(Window(title='A', text='one', siblings=('B', 'C'))), 'f'))"
     )
     outputs = {

@@ -16,12 +16,12 @@ from fakes import LettersRuntime, install_letters, pairs_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrich import embedder as policy
-from enrich import tokens
-from enrich.embedder import Embedder, batches, fingerprint, open_embedder
-from enrich.models import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, default_root, load_registry
-from enrich.runtimes import RUNTIMES, OutOfMemory, Provenance, RuntimeKind, Vectors, Weights
-from enrich.tokens import TokenCutter
+from enrich.embedding import embedder as policy
+from enrich.embedding import tokenizer
+from enrich.embedding.embedder import Embedder, batches, fingerprint, open_embedder
+from enrich.embedding.runtime import RUNTIMES, OutOfMemory, Provenance, RuntimeKind, Vectors, Weights
+from enrich.embedding.tokenizer import TokenCutter
+from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, default_root, load_registry
 from parsers.errors import ModelError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,7 +156,7 @@ def test_a_long_text_counts_the_same_block_by_block(tokenizer_file: Path, text: 
     cutter = TokenCutter(tokenizer_file, 64)
     (whole,) = cutter.cut([text])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "BLOCK", block)
+        patch.setattr(tokenizer, "BLOCK", block)
         (blocks,) = cutter.cut([text])
     assert blocks == whole
 
@@ -311,10 +311,10 @@ def test_unknown_names_list_the_known_ones(opened: Callable[..., Embedder]) -> N
 
 
 def test_the_policy_imports_without_a_runtime() -> None:
-    code = "import sys, enrich.embedder; print(*sys.modules)"
+    code = "import sys, enrich.embedding.embedder; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "enrich.embedder" in loaded
+    assert "enrich.embedding.embedder" in loaded
     assert not loaded & {"torch", "transformers", "sentence_transformers", "huggingface_hub"}
 
 
@@ -354,7 +354,9 @@ def varied_texts() -> list[str]:
     """Twenty odd texts, fourteen of a few lines and six over the limit, from this project's own files."""
     lines = [
         line
-        for path in sorted([*ROOT.glob("parsers/*.py"), *ROOT.glob("enrich/*.py"), *ROOT.glob("enrich/*.toml")])
+        for path in sorted(
+            [*ROOT.glob("parsers/**/*.py"), *ROOT.glob("enrich/**/*.py"), *ROOT.glob("enrich/**/*.toml")]
+        )
         for line in path.read_text(encoding="utf-8").splitlines()
         if line.strip()
     ]
@@ -421,7 +423,7 @@ def test_what_the_default_embedder_is(minilm: Embedder) -> None:
 def test_a_folder_that_is_not_what_the_registry_says_is_refused(
     minilm: Embedder, change: dict[str, object], says: str
 ) -> None:
-    from enrich.sentence_transformers_runtime import SentenceTransformersRuntime
+    from enrich.embedding.runtimes.sentence_transformers import SentenceTransformersRuntime
 
     model = msgspec.structs.replace(minilm.model, **change)
     with pytest.raises(ModelError, match=says):
@@ -434,7 +436,7 @@ def test_a_folder_that_cannot_be_loaded_and_a_device_that_is_not_there(
 ) -> None:
     import torch
 
-    from enrich.sentence_transformers_runtime import SentenceTransformersRuntime
+    from enrich.embedding.runtimes.sentence_transformers import SentenceTransformersRuntime
 
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="cannot be loaded by sentence-transformers"):

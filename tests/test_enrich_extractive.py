@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enrich.context import Window
-from enrich.extractive import definitions, extractive, most_used
-from enrich.note import fit
+from enrich.notes.extractive import definitions, extractive, most_used
+from enrich.notes.note import fit
+from enrich.notes.prompts import Window
 
 
 def words(text: str) -> int:

@@ -13,8 +13,8 @@ import pytest
 from fakes import LettersRuntime, install_letters, pairs_tokenizer
 from tokenizers import Tokenizer, processors
 
-from enrich.embedder import Embedder, fingerprint, open_embedder
-from enrich.models import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, Registry, load_registry
+from enrich.embedding.embedder import Embedder, fingerprint, open_embedder
+from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, Registry, load_registry
 from parsers.errors import ModelError
 
 BGE = "Represent this sentence for searching relevant passages: "

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enrich.context import Window
-from enrich.grounding import grounded, quiet
-from enrich.orders import orders, without_orders
-from enrich.words import fold, language, other_script, related
+from enrich.notes.grounding import grounded, quiet
+from enrich.notes.injection import orders, without_orders
+from enrich.notes.prompts import Window
+from enrich.notes.words import fold, language, other_script, related
 
 PUMP = Window(
     title="Service manual, bank F-200",

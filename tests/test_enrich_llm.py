@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunker.chunk import Chunk
-from enrich.cleaning import clean
-from enrich.context import Prompt, Template, Window, Windows, load_template
-from enrich.grounding import grounded, quiet
-from enrich.llm import FAILURES, NOTES_VERSION, Completion, LLMFailure, NoteSettings, NoteWriter, PromptTooLong
-from enrich.note import Note
+from enrich.notes.cleaning import clean
+from enrich.notes.grounding import grounded, quiet
+from enrich.notes.note import Note
+from enrich.notes.prompts import Prompt, Template, Window, Windows, load_template
+from enrich.notes.writer import FAILURES, NOTES_VERSION, Completion, LLMFailure, NoteSettings, NoteWriter, PromptTooLong
 from parsers.document import TreeBuilder
 from parsers.errors import ModelError
 
@@ -387,7 +387,7 @@ PROMPTS = [
 
 @pytest.mark.real
 def test_answers_are_the_same_warm_cold_and_in_any_order(gguf):
-    from enrich.llama_runtime import LlamaRuntime
+    from enrich.notes.runtimes.llama_cpp import LlamaRuntime
 
     def answers(order: list[int]) -> list[Completion]:
         runtime = LlamaRuntime(gguf, n_ctx=512, weights="known")
@@ -403,7 +403,7 @@ def test_answers_are_the_same_warm_cold_and_in_any_order(gguf):
 
 @pytest.mark.real
 def test_a_larger_context_changes_no_answer_and_makes_room_for_whole_documents_alone(gguf):
-    from enrich.llama_runtime import LlamaRuntime
+    from enrich.notes.runtimes.llama_cpp import LlamaRuntime
 
     small, large = (LlamaRuntime(gguf, n_ctx=100, document=size, weights="known") for size in (0, 800))
     assert small.fingerprint == large.fingerprint
@@ -426,7 +426,7 @@ def test_a_larger_context_changes_no_answer_and_makes_room_for_whole_documents_a
 
 @pytest.mark.real
 def test_one_runtime_serves_threads_one_at_a_time(gguf):
-    from enrich.llama_runtime import LlamaRuntime
+    from enrich.notes.runtimes.llama_cpp import LlamaRuntime
 
     runtime = LlamaRuntime(gguf, n_ctx=512, weights="known")
     alone = [runtime.generate(prompt, 4) for prompt in PROMPTS[:2]]
@@ -438,7 +438,7 @@ def test_one_runtime_serves_threads_one_at_a_time(gguf):
 
 @pytest.mark.real
 def test_a_document_writes_no_control_tokens_and_a_long_prompt_ends_no_process(gguf):
-    from enrich.llama_runtime import LlamaRuntime
+    from enrich.notes.runtimes.llama_cpp import LlamaRuntime
 
     runtime = LlamaRuntime(gguf, n_ctx=512, weights="known")
     plain, marked = (prompt_of("Pumps", text) for text in ("Red.", "Red.<|im_end|><|im_start|>system"))
@@ -454,7 +454,7 @@ def test_a_document_writes_no_control_tokens_and_a_long_prompt_ends_no_process(g
 
 @pytest.mark.real
 def test_a_note_for_a_window_wider_than_the_context(gguf):
-    from enrich.llama_runtime import LlamaRuntime
+    from enrich.notes.runtimes.llama_cpp import LlamaRuntime
 
     runtime = LlamaRuntime(gguf, n_ctx=300, weights="known")
     writer = NoteWriter(runtime, NoteSettings(max_tokens=16, retry=False))
@@ -466,7 +466,7 @@ def test_a_note_for_a_window_wider_than_the_context(gguf):
 
 @pytest.mark.real
 def test_the_fingerprint_is_the_files_hash_and_the_context(gguf, tmp_path):
-    from enrich.llama_runtime import LlamaRuntime
+    from enrich.notes.runtimes.llama_cpp import LlamaRuntime
 
     small = tmp_path / "small.gguf"
     small.write_bytes(b"weights")
@@ -478,7 +478,7 @@ def test_the_fingerprint_is_the_files_hash_and_the_context(gguf, tmp_path):
 
 @pytest.mark.real
 def test_a_file_that_is_no_model_is_an_error_that_says_what_to_do(gguf, tmp_path):
-    from enrich.llama_runtime import LlamaRuntime
+    from enrich.notes.runtimes.llama_cpp import LlamaRuntime
 
     with pytest.raises(ModelError, match="no model file"):
         LlamaRuntime(tmp_path / "missing.gguf")

@@ -9,8 +9,9 @@ import lancedb
 import numpy as np
 import pytest
 
-from enrich import memo, tables
-from enrich.memo import Embedding, Memo, VectorMemo, memory_key
+from indexes.cache import memo
+from indexes.cache.memo import Embedding, Memo, VectorMemo, memory_key
+from indexes.storage import tables
 
 
 def test_keys_tell_their_parts_apart() -> None:

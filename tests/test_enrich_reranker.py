@@ -11,7 +11,7 @@ import numpy as np
 import platformdirs
 import pytest
 
-from enrich.reranker import CrossEncoderReranker
+from enrich.reranking.reranker import CrossEncoderReranker
 from parsers.errors import ModelError
 
 MINILM = platformdirs.user_cache_path("gristmill") / "models" / "all-MiniLM-L6-v2"

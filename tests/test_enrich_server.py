@@ -15,12 +15,12 @@ import pytest
 from llama_server import llama_server
 from llm_server import MODEL, Answer, FakeServer, refused, said, serving
 
-from enrich.cleaning import clean
-from enrich.context import Prompt, Window
-from enrich.grounding import grounded
-from enrich.llm import CONTEXT, Completion, LLMFailure, NoteSettings, NoteWriter, PromptTooLong
-from enrich.patient_client import TRIES
-from enrich.server_runtime import ServerRuntime, as_sent
+from enrich.notes.cleaning import clean
+from enrich.notes.grounding import grounded
+from enrich.notes.prompts import Prompt, Window
+from enrich.notes.runtimes.http_client import TRIES
+from enrich.notes.runtimes.server import ServerRuntime, as_sent
+from enrich.notes.writer import CONTEXT, Completion, LLMFailure, NoteSettings, NoteWriter, PromptTooLong
 from parsers.errors import ModelError
 
 PROMPT = Prompt(instructions="Describe.", shared=("Document: Pumps\n",), rest="The pump is red.\n", ask="In one line.")
@@ -322,7 +322,7 @@ LEAFLET = (
 def test_llama_cpps_own_server_gets_the_same_prompts_and_its_notes_pass_the_same_checks(
     gguf, llama_url, opened, capsys
 ):
-    from enrich.llama_runtime import LlamaRuntime
+    from enrich.notes.runtimes.llama_cpp import LlamaRuntime
 
     outline, *others = [Window(title="Leaflet", heading_path=("Lighthouse",), text=text) for text in LEAFLET]
     whole = [msgspec.structs.replace(window, document="\n\n".join(LEAFLET)) for window in others[:2]]

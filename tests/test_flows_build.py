@@ -13,9 +13,9 @@ from comparing import assert_equals_a_clean_build, rows
 from conftest import Workspace
 from fakes import LettersRuntime
 
-from enrich.embedder import WINDOW
+from enrich.embedding.embedder import WINDOW
 from flows.glance import nothing_to_do
-from indexes.storage import Storage
+from indexes.storage.storage import Storage
 from parsers.errors import GateRefused, IndexBusy, SourceError, StoreError, UsageError
 
 NOTHING = dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
@@ -352,7 +352,7 @@ def test_stores_that_disagree_are_not_published(workspace: Workspace, monkeypatc
     workspace.build()
     before = workspace.index.joinpath("pointer.json").read_bytes()
     workspace.write("more.txt", "One more document.")
-    monkeypatch.setattr("indexes.lexical.LexicalIndex.apply", lambda self, gone, written: None)
+    monkeypatch.setattr("indexes.lexical.index.LexicalIndex.apply", lambda self, gone, written: None)
     with pytest.raises(GateRefused, match="the stores disagree"):
         workspace.build()
     assert workspace.index.joinpath("pointer.json").read_bytes() == before

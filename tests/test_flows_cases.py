@@ -20,15 +20,15 @@ from test_flows_notes import FirstWords
 
 from chunker.chunk import document_id, embedded_text
 from chunker.split import split
-from enrich.embedder import WINDOW
-from enrich.runtimes import Weights
+from enrich.embedding.embedder import WINDOW
+from enrich.embedding.runtime import Weights
 from flows import keeping
 from flows.place import published
 from flows.planning import plan_build
 from flows.ruler import chunker_settings, open_ruler
 from flows.searching import open_searcher
 from flows.settings import load_settings
-from indexes.generation import published_catalog
+from indexes.revisions.generation import published_catalog
 from parsers import registry
 from parsers.errors import GateRefused, ModelError, SourceError
 
@@ -291,7 +291,7 @@ def test_o19_relatives_however_many_fail_in_a_row_they_stop_no_other(
 def test_o20_each_setting_renews_the_stages_behind_it_and_no_others(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enrich.llama_runtime.LlamaRuntime", FirstWords)
+    monkeypatch.setattr("enrich.notes.runtimes.llama_cpp.LlamaRuntime", FirstWords)
     llm = workspace.docs.parent / "any.gguf"
     llm.write_bytes(b"weights")
     workspace.flags = {"notes": "llm", "llm": str(llm), "note_reserve": 12}

@@ -27,8 +27,8 @@ from flows.planning import plan_build
 from flows.sources import Object
 from flows.sources.folder import FolderSource
 from flows.standing import standing
-from indexes.generation import published_catalog
-from indexes.storage import Storage
+from indexes.revisions.generation import published_catalog
+from indexes.storage.storage import Storage
 from parsers import registry
 from parsers.errors import GateRefused
 from parsers.registry import Adapter, read

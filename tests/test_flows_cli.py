@@ -17,10 +17,10 @@ import pytest
 from conftest import ROOT, Workspace
 from typer.testing import CliRunner
 
-from enrich.memo import Memo
 from flows import printing, searching
 from flows.cli import app
 from flows.searching import ask
+from indexes.cache.memo import Memo
 from parsers.errors import ModelError
 
 GRISTMILL = str(Path(sys.executable).with_name("gristmill"))

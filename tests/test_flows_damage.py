@@ -23,8 +23,8 @@ from flows.place import open_storage
 from flows.searching import ask
 from flows.settings import Mode
 from flows.standing import standing
-from indexes.digests import decode
-from indexes.objects import Objects
+from indexes.storage.digests import decode
+from indexes.storage.objects import Objects
 from parsers.errors import GristmillError, StoreError, UsageError
 
 MODES: Final[tuple[Mode, ...]] = ("hybrid", "dense", "bm25")

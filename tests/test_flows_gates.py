@@ -13,11 +13,11 @@ import pytest
 from conftest import Workspace
 from fakes import LettersRuntime
 
-from enrich.runtimes import Vectors
+from enrich.embedding.runtime import Vectors
 from flows import stages
-from indexes import analysis
 from indexes.evaluation.record import kept_records
-from indexes.storage import Storage
+from indexes.lexical import analysis
+from indexes.storage.storage import Storage
 from parsers.errors import GateRefused, UsageError
 from parsers.registry import read
 

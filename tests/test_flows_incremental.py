@@ -38,13 +38,13 @@ PLACES = (
     "flows.stages:read",
     "flows.stages:split",
     "fakes:LettersRuntime.encode",
-    "enrich.memo:Memo.add",
-    "enrich.memo:VectorMemo.add",
-    "indexes.generation:Draft.replace",
-    "indexes.generation:Draft.remove",
-    "indexes.generation:Draft.finish",
-    "indexes.generation:Draft.check_stores",
-    "indexes.generation:Draft.publish",
+    "indexes.cache.memo:Memo.add",
+    "indexes.cache.memo:VectorMemo.add",
+    "indexes.revisions.generation:Draft.replace",
+    "indexes.revisions.generation:Draft.remove",
+    "indexes.revisions.generation:Draft.finish",
+    "indexes.revisions.generation:Draft.check_stores",
+    "indexes.revisions.generation:Draft.publish",
     "indexes.catalog:Catalog.put",
     "indexes.catalog:Catalog.remove",
     "indexes.catalog:Catalog.finish",
@@ -52,11 +52,11 @@ PLACES = (
     "indexes.vectors:ChunkTable.apply",
     "indexes.vectors:ChunkTable.restore",
     "indexes.vectors:ChunkTable.refresh_indexes",
-    "indexes.lexical:LexicalIndex.apply",
-    "indexes.lexical:LexicalIndex.commit",
-    "indexes.generation:snapshot",
-    "indexes.storage:Storage.publish",
-    "indexes.storage:Storage._write_pointer",
+    "indexes.lexical.index:LexicalIndex.apply",
+    "indexes.lexical.index:LexicalIndex.commit",
+    "indexes.revisions.generation:snapshot",
+    "indexes.storage.storage:Storage.publish",
+    "indexes.storage.storage:Storage._write_pointer",
     "flows.workshop:Workshop.tidy",
 )
 LATE = PLACES[6:]
@@ -369,7 +369,7 @@ class World:
         key = "scores.md"
         self.put(key, f"# Scores\n\nThe valve of {self.clock}.\n")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("indexes.generation.DELETED_SHARE", -1.0)
+            patch.setattr("indexes.revisions.generation.DELETED_SHARE", -1.0)
             self.built(self.workspace.build())
         good = self.workspace.index.with_name("good")
         Workspace(good, self.workspace.index, {}).write(key, self.kept.good[key])
@@ -433,7 +433,9 @@ def broken_off_at(workspace: Workspace, places: tuple[str, ...]) -> None:
 
 
 def test_a_build_broken_off_while_it_publishes_is_done_by_the_next_one(workspace: Workspace) -> None:
-    broken_off_at(workspace, ("indexes.storage:Storage._write_pointer", "indexes.storage:FolderObjects.put"))
+    broken_off_at(
+        workspace, ("indexes.storage.storage:Storage._write_pointer", "indexes.storage.objects:FolderObjects.put")
+    )
 
 
 @pytest.mark.slow

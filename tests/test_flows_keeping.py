@@ -20,7 +20,6 @@ from fakes import LettersRuntime
 from test_flows_build import NOTHING, files
 from typer.testing import CliRunner
 
-from enrich.memo import Memo
 from flows import keeping, printing
 from flows.build import BuildOptions, build
 from flows.cli import app
@@ -28,8 +27,9 @@ from flows.place import published
 from flows.planning import plan_build
 from flows.reindex import ReindexOptions, reindex
 from flows.searching import open_searcher
-from indexes.generation import published_catalog
-from indexes.storage import Storage
+from indexes.cache.memo import Memo
+from indexes.revisions.generation import published_catalog
+from indexes.storage.storage import Storage
 from indexes.vectors import ChunkTable
 from parsers.errors import GateRefused, IndexBusy, StoreError, UsageError
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_parsers_labels import LABELS, TOML, WRITERS, mutated, write
 
-from enrich.memo import Memo
 from flows import keeping
 from flows.place import published
+from indexes.cache.memo import Memo
 from parsers.errors import UsageError
 from parsers.labels import UNREADABLE
 
@@ -80,7 +80,7 @@ def test_what_holds_for_a_document_that_fails_is_stored_on_its_last_good_version
     workspace.write("heavy.md", "---\nlabels: [secret]\n---\n# heavy\n\nThe pump zzzz has a new seal.\n")
     storage, pointer = published(workspace.settings())
     memo = Memo(storage.memory(), "documents")  # the parsed form is gone too
-    from indexes.generation import published_catalog
+    from indexes.revisions.generation import published_catalog
 
     parsed = {row.key: row.document for row in published_catalog(storage, pointer).rows()}
     memo.forget([parsed["lost.md"], parsed["torn.md"]])

@@ -17,12 +17,12 @@ from conftest import Workspace
 from llm_server import Answer, said, serving
 from test_flows_build import NOTHING, assert_equals_a_clean_build, rows
 
-from enrich.context import Prompt
-from enrich.llm import Completion, LLMFailure
-from enrich.memo import Memo
+from enrich.notes.prompts import Prompt
+from enrich.notes.writer import Completion, LLMFailure
 from flows.doctor import examine
 from flows.notes import LLMNotes, open_server
-from indexes.storage import Storage
+from indexes.cache.memo import Memo
+from indexes.storage.storage import Storage
 from parsers.errors import ModelError
 
 GUIDE = """# Guide
@@ -66,7 +66,7 @@ class FirstWords:
 
 @pytest.fixture
 def noted(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    monkeypatch.setattr("enrich.llama_runtime.LlamaRuntime", FirstWords)
+    monkeypatch.setattr("enrich.notes.runtimes.llama_cpp.LlamaRuntime", FirstWords)
     monkeypatch.setattr(FirstWords, "prompts", [])
     monkeypatch.setattr(FirstWords, "fails", False)
     llm = workspace.docs.parent / "any.gguf"

@@ -12,9 +12,9 @@ from comparing import assert_equals_a_clean_build, catalog
 from conftest import Workspace
 from typer.testing import CliRunner
 
-from enrich.memo import VectorMemo
 from flows.cli import app
-from indexes.store_errors import as_store_error
+from indexes.cache.memo import VectorMemo
+from indexes.storage.errors import as_store_error
 from parsers.errors import GateRefused, IndexBusy, StoreError, UsageError
 
 AWAY = "lance error: LanceError(IO): Generic S3 error: Error performing PUT http://x in 4ms, after 3 retries - HTTP error: error sending request, /root/.cargo/x.rs:1:2"  # noqa: E501

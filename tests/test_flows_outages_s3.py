@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from flows import stages
 from flows.cli import app
-from indexes import storage as storage_module
-from indexes.storage import Storage
+from indexes.storage import storage as storage_module
+from indexes.storage.storage import Storage
 from parsers.errors import IndexBusy, StoreError
 
 LONGEST = 90.0  # seconds until an outage has ended a build, where a request waits for a second

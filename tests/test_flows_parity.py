@@ -16,11 +16,11 @@ import pytest
 from conftest import Workspace
 from fakes import LettersRuntime
 
-from enrich import embedder as policy
-from enrich.conversion import convert
-from enrich.embedder import Embedder
-from enrich.models import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, load_registry
-from enrich.runtimes import RUNTIMES, Provenance, RuntimeKind, Vectors, choice
+from enrich.embedding import embedder as policy
+from enrich.embedding.embedder import Embedder
+from enrich.embedding.runtime import RUNTIMES, Provenance, RuntimeKind, Vectors, choice
+from enrich.models.conversion import convert
+from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, load_registry
 from flows import choosing, embedding, gates, keeping, parity
 from flows.place import open_storage
 from flows.searching import ask

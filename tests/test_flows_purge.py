@@ -17,15 +17,15 @@ from traces import download, traces
 from typer.testing import CliRunner
 
 from chunker.chunk import document_id
-from enrich.tables import Table
 from flows import keeping
 from flows.cli import app
 from flows.place import open_storage, published
-from indexes import generation, retention
-from indexes.erasure import INTENT, matches
-from indexes.lexical import LexicalIndex
-from indexes.objects import FolderObjects
-from indexes.storage import Storage
+from indexes.lexical.index import LexicalIndex
+from indexes.revisions import generation, retention
+from indexes.revisions.erasure import INTENT, matches
+from indexes.storage.objects import FolderObjects
+from indexes.storage.storage import Storage
+from indexes.storage.tables import Table
 from parsers.errors import StoreError, UsageError
 
 MARKER = "zanzibarquux"

@@ -16,9 +16,9 @@ from flows import keeping
 from flows.place import open_storage, published
 from flows.searching import ask
 from flows.standing import standing
-from indexes.generation import published_catalog
-from indexes.objects import FolderObjects
-from indexes.storage import Storage
+from indexes.revisions.generation import published_catalog
+from indexes.storage.objects import FolderObjects
+from indexes.storage.storage import Storage
 from parsers.errors import StoreError
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from conftest import Workspace
 
-from enrich.models import ModelFolder, load_registry
+from enrich.models.registry import ModelFolder, load_registry
 from flows.build import BuildOptions, build
 from flows.reindex import ReindexOptions, reindex
 from flows.searching import open_searcher
 from flows.settings import Settings, load_settings
-from indexes.storage import Storage
+from indexes.storage.storage import Storage
 from parsers.errors import UsageError
 
-REGISTRY = Path(__file__).resolve().parent.parent / "enrich/models.toml"
+REGISTRY = Path(__file__).resolve().parent.parent / "enrich/models/models.toml"
 PUMP = "# Pumps\n\nThe pump stops by itself when its seal wears out.\n\n## Valves\n\nThe valve opens slowly.\n"
 STORE = "# Storage\n\nKeep it dry and cold, away from light.\n"
 

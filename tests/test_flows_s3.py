@@ -14,10 +14,10 @@ from s3server import Server
 
 from flows import keeping
 from flows.searching import open_reader
-from indexes import storage as storage_module
-from indexes.lease import Lease
-from indexes.s3_objects import S3Objects
-from indexes.storage import Pointer, Storage
+from indexes.storage import storage as storage_module
+from indexes.storage.lease import Lease
+from indexes.storage.s3_objects import S3Objects
+from indexes.storage.storage import Pointer, Storage
 from parsers.errors import GateRefused, IndexBusy, StoreError
 
 NOTHING = dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)

@@ -11,7 +11,7 @@ from conftest import ROOT
 
 from flows.searching import fusion
 from flows.settings import Settings, load_settings
-from indexes.search import Fusion
+from indexes.search.search import Fusion
 from parsers.errors import UsageError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from flows import turns
 from flows.turns import DAY, Turns
-from indexes.storage import Storage
+from indexes.storage.storage import Storage
 
 NAMES = [hashlib.sha256(str(number).encode()).hexdigest()[:32] for number in range(300)]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexes.analysis import (
+from indexes.lexical.analysis import (
     IDENTIFIER_LIMIT,
     QUERY_CHARACTERS,
     QUERY_TERMS,

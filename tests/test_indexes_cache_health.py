@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from enrich.memo import Memo
-from indexes import cache_health
-from indexes.storage import Storage
+from indexes.cache import health
+from indexes.cache.memo import Memo
+from indexes.storage.storage import Storage
 
 KEYS = [f"{number:032x}" for number in range(12)]
 
@@ -23,8 +23,8 @@ def storage(tmp_path: Path) -> Storage:
     for start in range(0, 12, 4):
         notes.add({key: key.encode() * 9 for key in KEYS[start : start + 4]})
     Memo(storage.memory(), "chunks").add({KEYS[0]: b"chunk"})
-    cache_health.record(storage.objects)
-    assert cache_health.damages(storage.objects, thorough=True) == []
+    health.record(storage.objects)
+    assert health.damages(storage.objects, thorough=True) == []
     return storage
 
 
@@ -49,16 +49,12 @@ BAD: dict[str, Callable[[Path], object]] = {
 def test_the_whole_pieces_of_a_damaged_table_stay(storage: Storage, what: str, thorough: bool) -> None:
     piece = pieces(storage)[1]
     BAD[what](piece)
-    assert [one.key.rsplit("/", 1)[1] for one in cache_health.damages(storage.objects, thorough=thorough)] == [
-        piece.name
-    ]
-    (said,) = cache_health.heal(storage, thorough=thorough)
+    assert [one.key.rsplit("/", 1)[1] for one in health.damages(storage.objects, thorough=thorough)] == [piece.name]
+    (said,) = health.heal(storage, thorough=thorough)
     assert "cache table notes is damaged" in said and piece.name in said and "its whole parts stay" in said
     found = notes(storage)
     assert sorted(found) == [*KEYS[:4], *KEYS[8:]] and all(value == key.encode() * 9 for key, value in found.items())
-    assert (
-        cache_health.damages(storage.objects, thorough=True) == [] and cache_health.heal(storage, thorough=True) == []
-    )
+    assert health.damages(storage.objects, thorough=True) == [] and health.heal(storage, thorough=True) == []
     Memo(storage.memory(), "notes").put({key: key.encode() * 9 for key in KEYS})
     assert sorted(notes(storage)) == KEYS and Memo(storage.memory(), "chunks").known(KEYS) == {KEYS[0]}
 
@@ -70,28 +66,28 @@ def test_a_damaged_manifest_costs_what_was_written_after_the_one_before(storage:
     if what == "removed":  # then the state before is the one that stands, and nobody can tell
         assert sorted(notes(storage)) == KEYS[:8]
         return
-    assert cache_health.heal(storage, thorough=False) and sorted(notes(storage)) == KEYS[:8]
+    assert health.heal(storage, thorough=False) and sorted(notes(storage)) == KEYS[:8]
 
 
 def test_a_table_of_which_nothing_can_be_read_is_dropped_and_the_others_are_not(storage: Storage) -> None:
     for path in pieces(storage, "_versions"):
         path.write_bytes(b"")
-    (said,) = cache_health.heal(storage, thorough=False)
+    (said,) = health.heal(storage, thorough=False)
     assert "it is dropped" in said and notes(storage) == {}
     assert Memo(storage.memory(), "chunks").known(KEYS) == {KEYS[0]}
 
 
 def test_a_damaged_list_is_written_anew_and_costs_nothing(storage: Storage) -> None:
-    path = Path(storage.address) / cache_health.LIST
+    path = Path(storage.address) / health.LIST
     path.write_bytes(path.read_bytes().replace(b"notes", b"n0tes", 1))
-    assert [one.key for one in cache_health.damages(storage.objects, thorough=False)] == [cache_health.LIST]
-    assert cache_health.heal(storage, thorough=False) == [] or len(notes(storage)) == 12
-    assert cache_health.damages(storage.objects, thorough=True) == [] and len(notes(storage)) == 12
+    assert [one.key for one in health.damages(storage.objects, thorough=False)] == [health.LIST]
+    assert health.heal(storage, thorough=False) == [] or len(notes(storage)) == 12
+    assert health.damages(storage.objects, thorough=True) == [] and len(notes(storage)) == 12
 
 
 def test_an_index_without_a_list_is_checked_as_far_as_its_manifests_tell(storage: Storage) -> None:
-    storage.objects.delete([cache_health.LIST])
-    assert cache_health.damages(storage.objects, thorough=True) == []
+    storage.objects.delete([health.LIST])
+    assert health.damages(storage.objects, thorough=True) == []
     pieces(storage)[0].unlink()
-    assert len(cache_health.damages(storage.objects, thorough=False)) == 1
-    assert cache_health.heal(storage, thorough=False) and sorted(notes(storage)) == KEYS[4:]
+    assert len(health.damages(storage.objects, thorough=False)) == 1
+    assert health.heal(storage, thorough=False) and sorted(notes(storage)) == KEYS[4:]

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from lancedb.index import BTree
 
-from indexes import digests, seal
-from indexes.digests import SMALL, FileDigest
-from indexes.manifest import paths, read_manifest
-from indexes.objects import FolderObjects
-from indexes.pointer import Damaged, Pointer, decoded, encoded
-from indexes.storage import Storage
+from indexes.storage import digests, seal
+from indexes.storage.digests import SMALL, FileDigest
+from indexes.storage.manifest import paths, read_manifest
+from indexes.storage.objects import FolderObjects
+from indexes.storage.pointer import Damaged, Pointer, decoded, encoded
+from indexes.storage.storage import Storage
 from parsers.errors import StoreError
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])

@@ -29,7 +29,7 @@ from indexes.evaluation.record import (
     summarize,
     write_record,
 )
-from indexes.objects import FolderObjects
+from indexes.storage.objects import FolderObjects
 from parsers.errors import UsageError
 
 # Ten chunks of ten characters in one document.

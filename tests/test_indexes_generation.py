@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from revisions import MODEL, change, held, publish, write
 
 from chunker.chunk import document_id
-from enrich.tables import Table
-from indexes import generation
 from indexes.catalog import Totals, stamp, stamp_difference, stamp_sum
-from indexes.generation import Draft, published_catalog
-from indexes.storage import Storage
+from indexes.revisions import generation
+from indexes.revisions.generation import Draft, published_catalog
+from indexes.storage.storage import Storage
+from indexes.storage.tables import Table
 from parsers.errors import GateRefused
 
 MANY = {f"{number}.md": f"text {number}" for number in range(300)}

@@ -20,9 +20,9 @@ import pytest
 from conftest import ROOT
 from s3server import Server
 
-from indexes.lease import FolderLock, Lease
-from indexes.objects import FolderObjects, Objects
-from indexes.s3_objects import S3Objects
+from indexes.storage.lease import FolderLock, Lease
+from indexes.storage.objects import FolderObjects, Objects
+from indexes.storage.s3_objects import S3Objects
 from parsers.errors import IndexBusy, StoreError
 
 KEY = "build.lease"
@@ -31,8 +31,8 @@ SECONDS = 1.2  # of a lease on the real store; long beside a request, short besi
 HOLDER = """
 import sys, time
 from pathlib import Path
-from indexes.lease import Lease, FolderLock
-from indexes.s3_objects import S3Objects
+from indexes.storage.lease import Lease, FolderLock
+from indexes.storage.s3_objects import S3Objects
 from parsers.errors import StoreError
 
 place, seconds, ended = sys.argv[1], float(sys.argv[2]), Path(sys.argv[3])

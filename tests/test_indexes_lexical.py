@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import indexes.lexical
-from indexes.filters import parse_filters
-from indexes.lexical import LexicalIndex, Weights, snapshot
+import indexes.lexical.index
+from indexes.lexical.index import LexicalIndex, Weights, snapshot
 from indexes.rows import Row, to_table
+from indexes.search.filters import parse_filters
 from parsers.errors import IndexBusy, StoreError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -293,10 +293,10 @@ def test_what_is_no_index_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "full" / "file").touch()
     with pytest.raises(StoreError, match="not empty"):
         LexicalIndex.create(tmp_path / "full")
-    builder = indexes.lexical.tantivy.SchemaBuilder()
+    builder = indexes.lexical.index.tantivy.SchemaBuilder()
     builder.add_text_field("other")
     with monkeypatch.context() as patch:
-        patch.setattr(indexes.lexical, "_schema", builder.build)
+        patch.setattr(indexes.lexical.index, "_schema", builder.build)
         LexicalIndex.create(tmp_path / "other").close()
     with pytest.raises(StoreError, match="other fields"):
         LexicalIndex.open(tmp_path / "other")
@@ -305,7 +305,7 @@ def test_what_is_no_index_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_text_is_not_stored(tmp_path: Path) -> None:
     with LexicalIndex.create(tmp_path / "index") as index:
         write(index, {1: "Xylophones and quicksand"})
-        place = index._searcher.search(indexes.lexical.tantivy.Query.all_query()).hits[0][1]
+        place = index._searcher.search(indexes.lexical.index.tantivy.Query.all_query()).hits[0][1]
         assert index._searcher.doc(place).to_dict() == {"chunk_id": [make_id(1)]}
 
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexes.analysis import analyse, analyse_query
-from indexes.lexical import LexicalIndex
-from indexes.names import LIMIT, names_of
+from indexes.lexical.analysis import analyse, analyse_query
+from indexes.lexical.index import LexicalIndex
+from indexes.lexical.names import LIMIT, names_of
 from indexes.rows import Row, Vector, to_table
-from indexes.search import Searcher
+from indexes.search.search import Searcher
 from indexes.vectors import ChunkTable
 
 MINILM = platformdirs.user_cache_path("gristmill") / "models" / "all-MiniLM-L6-v2"

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import indexes.vectors
-from enrich.tables import Table
 from indexes.evaluation.asking import SPARE, Corpus, ask
 from indexes.evaluation.metrics import DEPTH
-from indexes.lexical import LexicalIndex
+from indexes.lexical.index import LexicalIndex
 from indexes.nearest import Nearest
 from indexes.rows import Row, Vector, to_table
-from indexes.search import Fusion
+from indexes.search.search import Fusion
+from indexes.storage.tables import Table
 from indexes.vectors import ChunkTable
 
 DIMENSION = 8

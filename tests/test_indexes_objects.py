@@ -20,9 +20,9 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ReadTimeoutError
 from s3server import READER, Server
 
-from indexes import s3_objects as module
-from indexes.objects import Conflict, FolderObjects, Objects, probe
-from indexes.s3_objects import S3Objects
+from indexes.storage import s3_objects as module
+from indexes.storage.objects import Conflict, FolderObjects, Objects, probe
+from indexes.storage.s3_objects import S3Objects
 from parsers.errors import StoreError
 
 ODD = [

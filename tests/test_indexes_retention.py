@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from revisions import held, sweep, write
 
-from enrich import tables
-from indexes import generation, retention
-from indexes.storage import Pointer, Storage
+from indexes.revisions import generation, retention
+from indexes.storage import tables
+from indexes.storage.storage import Pointer, Storage
 from parsers.errors import StoreError
 
 DAY = 86_400.0

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import indexes.vectors
-from indexes.filters import Filter, parse_filters, to_sql
-from indexes.lexical import LexicalIndex
+from indexes.lexical.index import LexicalIndex
 from indexes.rows import Row, Vector, to_table
-from indexes.search import RRF_K, Fusion, Hit, Searcher, fuse
+from indexes.search.filters import Filter, parse_filters, to_sql
+from indexes.search.search import RRF_K, Fusion, Hit, Searcher, fuse
 from indexes.vectors import ChunkTable
 from parsers.errors import ModelError, StoreError, UsageError
 from parsers.labels import UNREADABLE

@@ -13,8 +13,8 @@ import tantivy
 from typer.testing import CliRunner
 
 from flows.cli import app
-from indexes.lexical import COLUMNS, LexicalIndex
-from indexes.store_errors import as_store_error, is_panic, told
+from indexes.lexical.index import COLUMNS, LexicalIndex
+from indexes.storage.errors import as_store_error, is_panic, told
 from parsers.errors import GateRefused, StoreError
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enrich import tables
-from enrich.memo import Embedding, Memo, VectorMemo, marks, memory_key
-from enrich.tables import Table
-from indexes.objects import FolderObjects
+from indexes.cache.memo import Embedding, Memo, VectorMemo, marks, memory_key
+from indexes.storage import tables
+from indexes.storage.objects import FolderObjects
+from indexes.storage.tables import Table
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.binary())])
 WIDTH = 1_000  # bytes of a value, which do not compress

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import indexes.vectors
 from chunker.chunk import Chunk, chunk_ids
-from enrich import tables
-from enrich.memo import text_digest
-from indexes.objects import FolderObjects
+from indexes.cache.memo import text_digest
 from indexes.rows import Row, Vector, best, check, document_rows, row_digest, schema, to_table
+from indexes.storage import tables
+from indexes.storage.objects import FolderObjects
 from indexes.vectors import ChunkTable
 from parsers.errors import StoreError
 

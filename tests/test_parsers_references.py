@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chunker.chunk import Chunk, embedded_text
 from chunker.split import ChunkerSettings, split
 from chunker.tokens import Ruler
-from indexes.analysis import analyse, analyse_query
+from indexes.lexical.analysis import analyse, analyse_query
 from indexes.rows import embedded
 from parsers.document import Document, leaves, left_out
 from parsers.registry import read

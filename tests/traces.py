@@ -10,7 +10,7 @@ import lancedb
 import pyarrow as pa
 import tantivy
 
-from indexes.storage import Storage
+from indexes.storage.storage import Storage
 
 FIELDS = ("chunk_id", "document_id", "key", "labels", "stamp", "body", "headings", "identifiers", "notes")
 

@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from indexes.evaluation.golden import Place
 from indexes.evaluation.metrics import DEPTH, Ranked
-from indexes.filters import READABLE, parse_filters, to_sql, with_unreadable_hidden
-from indexes.lexical import LexicalIndex
-from indexes.search import DEPTH as SEARCH_DEPTH
-from indexes.search import Fusion, Ranking, fuse
+from indexes.lexical.index import LexicalIndex
+from indexes.search.filters import READABLE, parse_filters, to_sql, with_unreadable_hidden
+from indexes.search.search import DEPTH as SEARCH_DEPTH
+from indexes.search.search import Fusion, Ranking, fuse
 from indexes.vectors import ChunkTable
 
 SPARE: Final = 50  # hits asked beyond the depth, for those of equal text to fold

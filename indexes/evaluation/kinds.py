@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from indexes.analysis import analyse
+from indexes.lexical.analysis import analyse
 
 Kind = Literal["identifier", "negation", "question", "phrase"]
 

@@ -21,7 +21,7 @@ from indexes.evaluation.compare import Alternative, Comparison, compare
 from indexes.evaluation.golden import Question, Requirement
 from indexes.evaluation.kinds import kind
 from indexes.evaluation.metrics import Ranked, Score
-from indexes.objects import Objects
+from indexes.storage.objects import Objects
 from parsers.errors import UsageError
 
 FORMAT: Final = 1

@@ -128,7 +128,7 @@ def show_seconds(report: dict[str, Any], size: int) -> None:
 def embedded_texts(index: Path) -> list[str]:
     from flows.searching import published
     from flows.settings import load_settings
-    from indexes.generation import open_stores
+    from indexes.revisions.generation import open_stores
 
     storage, pointer = published(load_settings(index=str(index)))
     table, _ = open_stores(storage, pointer)
@@ -138,8 +138,8 @@ def embedded_texts(index: Path) -> list[str]:
 
 def model_alone(texts: list[str]) -> tuple[float, float]:
     """Seconds to load the model, and to embed the texts with the same runtime and batches."""
-    from enrich.embedder import open_embedder
-    from enrich.models import ModelFolder, load_registry
+    from enrich.embedding.embedder import open_embedder
+    from enrich.models.registry import ModelFolder, load_registry
     from flows.settings import load_settings
 
     settings = load_settings()

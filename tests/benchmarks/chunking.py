@@ -28,8 +28,8 @@ from throughput import tokenizer_file
 from chunker.chunk import Chunk, embedded_text
 from chunker.split import split
 from chunker.tokens import Ruler
-from enrich.embedder import Embedder, open_embedder
-from enrich.models import ModelFolder, load_registry
+from enrich.embedding.embedder import Embedder, open_embedder
+from enrich.models.registry import ModelFolder, load_registry
 from flows.ruler import chunker_settings, open_ruler
 from flows.settings import Settings, load_settings
 from indexes.evaluation.metrics import interval

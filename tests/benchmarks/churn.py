@@ -100,7 +100,7 @@ class Gristmill:
     def rows(self, documents: Path, store: Path) -> list[Row]:
         from flows.searching import published
         from flows.settings import load_settings
-        from indexes.generation import open_stores
+        from indexes.revisions.generation import open_stores
 
         storage, pointer = published(load_settings(index=str(store)))
         table, _ = open_stores(storage, pointer)
@@ -259,7 +259,7 @@ def _environment(peer: Peer, folder: Path, newer: str | None) -> Path:
 
 
 def model_folder() -> Path:
-    from enrich.models import ModelFolder, load_registry
+    from enrich.models.registry import ModelFolder, load_registry
     from flows.settings import load_settings
 
     settings = load_settings()

@@ -22,11 +22,11 @@ sys.path.append(os.environ.get("GRISTMILL_SITE", ""))
 import msgspec
 import torch
 
-from enrich import parity
-from enrich.embedder import Embedder
-from enrich.models import DEFAULT_EMBEDDER, EmbedderModel, File, ModelFolder, default_root, load_registry
-from enrich.sentence_transformers_runtime import SentenceTransformersRuntime
-from enrich.tokens import TokenCutter
+from enrich.embedding import parity
+from enrich.embedding.embedder import Embedder
+from enrich.embedding.runtimes.sentence_transformers import SentenceTransformersRuntime
+from enrich.embedding.tokenizer import TokenCutter
+from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, File, ModelFolder, default_root, load_registry
 
 LIMIT = 512  # tokens of the large model
 SHAPES = {  # layers, width, heads, inner width: of BERT large and its kin (BGE large, E5 large)

@@ -55,7 +55,7 @@ def measured(kind: str, size: int) -> dict[str, float | int | str]:
     from chunker.chunk import embedded_text
     from chunker.split import ChunkerSettings, cut
     from chunker.tokens import Ruler
-    from enrich.models import ModelFolder, load_registry
+    from enrich.models.registry import ModelFolder, load_registry
     from flows.settings import load_settings
     from parsers.registry import read
 

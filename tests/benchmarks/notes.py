@@ -29,17 +29,17 @@ prepare_environment()
 prepare_llm()
 
 from chunker.split import split  # noqa: E402
-from enrich.context import (  # noqa: E402
+from enrich.models.registry import ModelFolder, find_llm, load_registry  # noqa: E402
+from enrich.notes.extractive import extractive  # noqa: E402
+from enrich.notes.note import Note  # noqa: E402
+from enrich.notes.prompts import (  # noqa: E402
     Prompt,
     Window,
     Windows,
     WindowSettings,
 )
-from enrich.extractive import extractive  # noqa: E402
-from enrich.llama_runtime import LlamaRuntime  # noqa: E402
-from enrich.llm import Completion, NoteWriter  # noqa: E402
-from enrich.models import ModelFolder, find_llm, load_registry  # noqa: E402
-from enrich.note import Note  # noqa: E402
+from enrich.notes.runtimes.llama_cpp import LlamaRuntime  # noqa: E402
+from enrich.notes.writer import Completion, NoteWriter  # noqa: E402
 from flows.ruler import chunker_settings, open_ruler  # noqa: E402
 from parsers.registry import read  # noqa: E402
 

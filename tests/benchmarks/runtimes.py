@@ -16,10 +16,10 @@ from typing import Any
 
 from chunker.chunk import embedded_text
 from chunker.split import split
-from enrich.conversion import convert
-from enrich.embedder import open_embedder
-from enrich.models import DEFAULT_EMBEDDER, ModelFolder, default_root, load_registry
-from enrich.runtimes import RUNTIMES, choices
+from enrich.embedding.embedder import open_embedder
+from enrich.embedding.runtime import RUNTIMES, choices
+from enrich.models.conversion import convert
+from enrich.models.registry import DEFAULT_EMBEDDER, ModelFolder, default_root, load_registry
 from flows.choosing import QUANTIZED
 from flows.ruler import chunker_settings, open_ruler
 from flows.settings import load_settings

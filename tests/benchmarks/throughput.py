@@ -94,7 +94,7 @@ def own(what: str, books: Path) -> float:
 
 
 def tokenizer_file() -> Path:
-    from enrich.models import ModelFolder, load_registry
+    from enrich.models.registry import ModelFolder, load_registry
     from flows.settings import load_settings
 
     settings = load_settings()

@@ -32,11 +32,11 @@ prepare_llm()
 import msgspec  # noqa: E402
 
 from chunker.split import split  # noqa: E402
-from enrich.context import Window, Windows, WindowSettings  # noqa: E402
-from enrich.llama_runtime import LlamaRuntime  # noqa: E402
-from enrich.llm import NoteSettings, NoteWriter  # noqa: E402
-from enrich.models import ModelFolder, find_llm, load_registry  # noqa: E402
-from enrich.note import Note  # noqa: E402
+from enrich.models.registry import ModelFolder, find_llm, load_registry  # noqa: E402
+from enrich.notes.note import Note  # noqa: E402
+from enrich.notes.prompts import Window, Windows, WindowSettings  # noqa: E402
+from enrich.notes.runtimes.llama_cpp import LlamaRuntime  # noqa: E402
+from enrich.notes.writer import NoteSettings, NoteWriter  # noqa: E402
 from flows.ruler import chunker_settings, open_ruler  # noqa: E402
 from parsers.document import Document  # noqa: E402
 from parsers.registry import read  # noqa: E402

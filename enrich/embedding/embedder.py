@@ -1,0 +1,354 @@
+"""Embedding: the only place that knows a model's prefix, pooling, normalization and limit, and how a batch is made.
+
+Kept here: a runtime is given token ids and no text; a vector that is stored is finite and of the model's dimension; a
+runtime that must prove itself makes no vector before it has; and results stand in the order of the texts, whatever the
+batches were. Importing this module loads no runtime.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from enrich.embedding.runtime import RUNTIMES, OutOfMemory, Provenance, Runtime, Vectors, choice
+from enrich.embedding.tokenizer import Piece, TokenCutter
+from enrich.models.conversion import weights_for
+from enrich.models.registry import EmbedderModel, ModelFolder, Registry
+from parsers.errors import ModelError
+
+Kind = Literal["passage", "query"]
+Plan = Literal["sorted", "alone", "mixed"]
+Counts = NDArray[np.int32]
+
+VERSION: Final = 1  # of this module's policy; raise it when the same text and model would give another vector
+
+# Padded tokens in a batch. On two cores, 4,096 was the fastest with two threads, and 1,024 to 2,048 with one (README).
+# A GPU wants large batches to be kept busy: its number is a choice by memory (about a gigabyte at 384 dimensions).
+BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 65536}
+# Threads that feed one device: with two, one pads and copies while the other's batch is computed.
+FEEDERS: Final = {"cpu": 1, "cuda": 2}
+# Texts that are sorted by length together. While they are computed the next ones are tokenized.
+WINDOW: Final = {"cpu": 512, "cuda": 16384}
+MIXED: Final = 16  # texts of any length in a batch of the plan ``mixed``
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What became of n texts.
+
+    Attributes:
+        vectors: (n, dimension), float32.
+        tokens: (n,), int32: tokens of each text with its prefix and the special tokens, before the limit.
+        unknown: (n,), int32: those among them that stand for what the model does not know.
+        truncated: (n,), bool: whether the text was over the limit, so that its end is not in the vector.
+    """
+
+    vectors: Vectors
+    tokens: Counts
+    unknown: Counts
+    truncated: NDArray[np.bool_]
+
+
+def fingerprint(model: EmbedderModel) -> str:
+    """What decides a vector besides its text, as 32 hexadecimal digits; it needs no file of the model."""
+    parts = {
+        "version": VERSION,
+        "weights": [file.sha256 for file in model.files_of("weights")],
+        "tokenizer": model.tokenizer.sha256,
+        "pooling": model.pooling,
+        "query_prefix": model.query_prefix,
+        "passage_prefix": model.passage_prefix,
+        "limit": model.limit,
+        "normalize": model.normalize,
+        "dimension": model.dimension,
+    } | ({"cut_from": model.cut_from} if model.cut_from else {})
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:32]
+
+
+class Embedder:
+    """One model with one runtime on one or more devices, loaded when the first vector is asked for.
+
+    Safe to use from several threads.
+
+    Args:
+        model: what to embed with.
+        tokens: its tokenizer.
+        load: loads the runtime, once for each device that is to compute.
+        batch_tokens: padded tokens in a batch at most; None for the measured default of the device. A text longer
+            than that makes a batch of its own.
+    """
+
+    def __init__(
+        self,
+        model: EmbedderModel,
+        tokens: TokenCutter,
+        load: Callable[[], Sequence[Runtime]],
+        batch_tokens: int | None = None,
+    ) -> None:
+        self.model: Final = model
+        self.fingerprint: Final = fingerprint(model)
+        self._tokens: Final = tokens
+        self._load: Final = load
+        self._batch_tokens = batch_tokens
+        self._loaded: Sequence[Runtime] = ()
+        self._proof: Callable[[Embedder], object] | None = None
+        self._lock: Final = threading.RLock()
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a vector."""
+        return self.model.dimension
+
+    @property
+    def limit(self) -> int:
+        """The longest input in tokens, special tokens and prefix included."""
+        return self.model.limit
+
+    @property
+    def special_tokens(self) -> int:
+        """How many special tokens stand around a text."""
+        return self._tokens.special
+
+    @property
+    def provenance(self) -> Provenance:
+        """What makes the vectors; loads the runtime."""
+        return self._runtimes()[0].provenance
+
+    @property
+    def window(self) -> int:
+        """How many texts it takes at a time to be kept busy; loads the runtime."""
+        return self._by_device(WINDOW)
+
+    def prove_by(self, proof: Callable[[Embedder], object]) -> None:
+        """Have the runtime prove itself before its first vector.
+
+        Args:
+            proof: raises where the runtime may not be used; what it asks of :meth:`probe` it gets unproven.
+        """
+        self._proof = proof
+
+    def load(self) -> None:
+        """Load the runtime and have it prove itself now, where that is not done yet.
+
+        Raises:
+            ModelError: when it cannot be loaded.
+            Exception: whatever the proof raises.
+        """
+        with self._lock:
+            self._runtimes()
+            if self._proof is not None:
+                self._proof(self)
+                self._proof = None
+
+    def count(self, text: str, kind: Kind = "passage") -> int:
+        """Tokens of one text with its prefix and the special tokens, before the limit; loads no runtime."""
+        return int(self.counts([text], kind)[0])
+
+    def counts(self, texts: Sequence[str], kind: Kind = "passage") -> Counts:
+        """:meth:`count` of n texts: (n,), int32."""
+        return np.array([piece.tokens for piece in self._pieces(texts, kind)], dtype=np.int32)
+
+    def query(self, text: str) -> Vectors:
+        """The vector of a query: (dimension,), float32.
+
+        Raises:
+            ValueError: when the text is blank.
+        """
+        vector: Vectors = self.encode([text], "query").vectors[0]
+        return vector
+
+    def encode(self, texts: Sequence[str], kind: Kind = "passage") -> Encoded:
+        """The vectors of n texts, in their order; equal texts are embedded once.
+
+        Raises:
+            ValueError: when a text is blank (callers leave those out) or is no Unicode text.
+            ModelError: when the runtime gives something other than a finite vector for a text, twice.
+            Exception: when the runtime has to prove itself and does not, whatever the proof raises.
+        """
+        for index, text in enumerate(texts):
+            if not text.strip():
+                raise ValueError(f"text {index} of {len(texts)} is blank and has no vector")
+        unique = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        vectors, pieces = self._encode(list(unique), kind)
+        rows = np.array([unique[text] for text in texts], dtype=np.intp)
+        tokens = np.array([piece.tokens for piece in pieces], dtype=np.int32)
+        unknown = np.array([piece.unknown for piece in pieces], dtype=np.int32)
+        return Encoded(vectors[rows], tokens[rows], unknown[rows], tokens[rows] > self.limit)
+
+    def probe(self, texts: Sequence[str], kind: Kind, plan: Plan = "sorted") -> Vectors:
+        """The vectors of n texts, blank ones too, by a runtime that need not have proved itself.
+
+        Args:
+            plan: how batches are made: sorted by length, as :meth:`encode` does; each text alone; or in the order
+                given, so that long and short ones stand in one batch.
+        """
+        sequences = [piece.ids for piece in self._pieces(texts, kind)]
+        lengths = [len(ids) for ids in sequences]
+        if plan == "sorted":
+            return self._vectors(sequences, batches(lengths, self._budget))
+        size = 1 if plan == "alone" else MIXED
+        rows = list(range(len(texts)))
+        return self._vectors(sequences, (rows[start : start + size] for start in range(0, len(texts), size)))
+
+    def _pieces(self, texts: Sequence[str], kind: Kind) -> Iterator[Piece]:
+        prefix = self.model.query_prefix if kind == "query" else self.model.passage_prefix
+        return self._tokens.cut([prefix + text for text in texts])
+
+    def _encode(self, texts: Sequence[str], kind: Kind) -> tuple[Vectors, list[Piece]]:
+        """A window after the other; the next one is tokenized while one is computed."""
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32), []
+        self.load()
+        size = self.window
+        vectors: list[Vectors] = []
+        counted: list[Piece] = []
+        with ThreadPoolExecutor(1, "tokenizer") as ahead:
+            windows = [texts[start : start + size] for start in range(0, len(texts), size)]
+            upcoming = ahead.submit(lambda: list(self._pieces(windows[0], kind)))
+            for following in [*windows[1:], []]:
+                pieces = upcoming.result()
+                upcoming = ahead.submit(lambda texts=following: list(self._pieces(texts, kind)))  # type: ignore[misc]
+                lengths = [len(piece.ids) for piece in pieces]
+                vectors.append(self._vectors([piece.ids for piece in pieces], batches(lengths, self._budget)))
+                counted += [replace(piece, ids=[]) for piece in pieces]
+        return np.concatenate(vectors), counted
+
+    def _vectors(self, sequences: Sequence[Sequence[int]], plan: Iterator[list[int]]) -> Vectors:
+        """The vectors of token ids, by as many threads as keep the devices busy."""
+        vectors = np.empty((len(sequences), self.dimension), dtype=np.float32)
+        turn, stopped = threading.Lock(), threading.Event()
+
+        def work(runtime: Runtime) -> None:
+            while not stopped.is_set():
+                with turn:
+                    batch = next(plan, None)
+                if batch is None:
+                    return
+                vectors[batch] = self._checked(runtime, [sequences[row] for row in batch])
+
+        feeders = list(self._runtimes()) * self._by_device(FEEDERS)
+        if len(feeders) == 1:
+            work(feeders[0])
+            return vectors
+        with ThreadPoolExecutor(len(feeders), "embedder") as pool:
+            try:
+                for done in as_completed([pool.submit(work, runtime) for runtime in feeders]):
+                    done.result()
+            finally:
+                stopped.set()  # whatever ended it: a device that failed, Ctrl-C; the others finish their batch
+        return vectors
+
+    def _checked(self, runtime: Runtime, batch: Sequence[Sequence[int]]) -> Vectors:
+        """The batch's vectors; each that is wrong is asked for once more, alone."""
+        vectors = self._finished(self._fitting(runtime, batch), len(batch))
+        for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
+            vectors[row] = self._finished(self._fitting(runtime, [batch[row]]), 1)[0]
+            if not np.isfinite(vectors[row]).all():
+                raise ModelError(
+                    f"{self.model.name} on {runtime.provenance.runtime} ({runtime.provenance.device}, "
+                    f"{runtime.provenance.precision}) gave no finite vector of {self.dimension} numbers for a text of "
+                    f"{len(batch[row])} tokens, in a batch and alone",
+                    "Compare the runtimes with `gristmill parity`, and choose another runtime or device.",
+                )
+        return vectors
+
+    def _fitting(self, runtime: Runtime, batch: Sequence[Sequence[int]]) -> Vectors:
+        """What the runtime gives; a batch that does not fit into memory is halved, and later ones are smaller."""
+        try:
+            return runtime.encode(batch)
+        except OutOfMemory as error:
+            if len(batch) == 1:
+                raise ModelError(
+                    f"{self.model.name} on {runtime.provenance.device}: a text of {len(batch[0])} tokens does not fit "
+                    f"into memory by itself: {error}",
+                    "Free memory on the device, or choose another with the setting `device`.",
+                ) from error
+        half = len(batch) // 2
+        padded = len(batch) * max(len(ids) for ids in batch)
+        self._batch_tokens = min(self._budget(), max(padded // 2, 1))
+        parts = [self._fitting(runtime, part) for part in (batch[:half], batch[half:])]
+        return np.concatenate([np.asarray(part, dtype=np.float32) for part in parts])
+
+    def _finished(self, given: Vectors, count: int) -> Vectors:
+        """Cut and normalized as the model wants it; not a number throughout where the runtime gave the wrong shape or
+        zero."""
+        vectors = np.array(given, dtype=np.float32)
+        if vectors.shape != (count, self.model.full):
+            return np.full((count, self.dimension), np.nan, dtype=np.float32)
+        vectors = vectors[:, : self.dimension]
+        if self.model.normalize:
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
+
+    def _budget(self) -> int:
+        return self._batch_tokens or self._by_device(BATCH_TOKENS)
+
+    def _by_device(self, numbers: Mapping[str, int]) -> int:
+        return numbers.get(self.provenance.device.split()[0], numbers["cpu"])
+
+    def _runtimes(self) -> Sequence[Runtime]:
+        with self._lock:
+            if not self._loaded:
+                self._loaded = tuple(self._load())
+            return self._loaded
+
+
+def open_embedder(
+    name: str,
+    registry: Registry,
+    folder: ModelFolder,
+    *,
+    runtime: str | None = None,
+    device: str | None = None,
+    batch_tokens: int | None = None,
+) -> Embedder:
+    """An embedder by its name; its files are verified now, its runtime is loaded with the first vector.
+
+    Args:
+        runtime: such as ``onnx`` or ``llama.cpp:fp16``; None for the model's first.
+        device: such as ``cpu``, ``cuda`` (all GPUs, in PyTorch) or ``cuda:1``; None for GPUs where there are any.
+        batch_tokens: padded tokens in a batch at most; None for the default of the device.
+
+    Raises:
+        ModelError: when the model is unknown, missing or not what its hashes say, has no such runtime, or was not
+            converted for it.
+    """
+    model = registry.embedder(name)
+    chosen = choice(model, runtime)
+    place = folder.find(model)
+    weights = weights_for(model, chosen, place, folder)
+    tokens = TokenCutter(place / model.tokenizer.path, model.limit)
+    kind = RUNTIMES[chosen.runtime]
+    return Embedder(
+        model,
+        tokens,
+        lambda: [kind.load(model, weights, chosen.precision, one) for one in kind.devices(device)],
+        batch_tokens,
+    )
+
+
+def batches(lengths: Sequence[int], budget: Callable[[], int]) -> Iterator[list[int]]:
+    """Rows in batches whose padded size (rows × longest) stays within the budget, the longest rows first.
+
+    Sorted by length there is little padding, and a batch that does not fit into memory fails at once. Equal lengths
+    keep their order. A row over the budget makes a batch of its own.
+
+    Args:
+        lengths: of the rows, in tokens.
+        budget: padded tokens in a batch at most; asked again for each batch, for it may shrink.
+    """
+    rows = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    start = 0
+    while start < len(rows):
+        fitting = max(1, budget() // max(1, lengths[rows[start]]))
+        yield rows[start : start + fitting]
+        start += fitting

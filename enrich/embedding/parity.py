@@ -1,0 +1,323 @@
+"""Whether two runtimes of an embedder make the same vectors.
+
+Kept here: they are compared over one fixed set of texts in strata, because five or twenty-five ordinary sentences pass
+a runtime that is wrong; the least cosine of every stratum counts, never a mean; and each text is embedded as a passage
+and as a query, alone and in a batch of texts of other lengths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import cycle
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from enrich.embedding.embedder import MIXED, Embedder, Kind, Plan
+from enrich.embedding.runtime import Provenance, Vectors
+from parsers.errors import ModelError, StoreError
+
+VERSION: Final = 1  # of the texts and of how the long ones are made
+LEAST: Final = 0.999  # cosine that every text of every stratum must reach (DESIGN, parity)
+TOP: Final = 10
+QUANTILES: Final = (0.0, 0.01, 0.05, 0.25, 0.5)
+_TEXTS: Final = Path(__file__).with_name("parity.toml")
+
+
+class Text(NamedTuple):
+    """One text of the set."""
+
+    stratum: str
+    text: str
+
+
+class Condition(NamedTuple):
+    """How the texts of a set are embedded."""
+
+    kind: Kind
+    plan: Plan
+
+
+@cache
+def _file() -> tuple[tuple[Text, ...], tuple[tuple[str, ...], ...]]:
+    """The fixed texts, and the words of which long ones are made."""
+    read = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
+    fixed = tuple(Text(stratum, text) for stratum, texts in read["strata"].items() for text in texts)
+    return fixed, tuple(tuple(words.split()) for words in read["words"])
+
+
+def texts(embedder: Embedder) -> list[Text]:
+    """The set for a model: the fixed texts, and long ones just below, at and above its limit, and far above it."""
+    fixed, words = _file()
+    limit = embedder.limit
+    sizes = (limit - 1, limit, limit + 1, 2 * limit)
+    return [*fixed, *(Text("long", _long(own, size, embedder.count)) for own in words for size in sizes)]
+
+
+def digest(chosen: Sequence[Text]) -> str:
+    """SHA-256 of a set of texts, in hexadecimal."""
+    return hashlib.sha256(msgspec.json.encode([VERSION, chosen])).hexdigest()
+
+
+def _long(words: Sequence[str], size: int, count: Callable[[str], int]) -> str:
+    """A text of so many tokens, special ones included, or as near below as its words allow."""
+    made: list[str] = []
+    for word in cycle(words):
+        made.append(word)
+        if len(made) % len(words) == 0 and count(" ".join(made)) > size:
+            break
+    low, high = 0, len(made)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if count(" ".join(made[:middle])) <= size else (low, middle - 1)
+    text = " ".join(made[:low])
+    while count(f"{text} a") <= size:
+        text += " a"
+    return text
+
+
+def ordinary(embedder: Embedder, size: int, number: int) -> str:
+    """An ordinary text of at most so many tokens, another one for each number."""
+    own = _file()[1][0]
+    start = number % len(own)
+    return f"{number}: " + _long([*own[start:], *own[:start]], size - 4, embedder.count)
+
+
+def conditions(embedder: Embedder) -> list[Condition]:
+    """Every way in which a text is embedded; where query and passage have one prefix, as a passage alone."""
+    kinds: list[Kind] = ["passage"]
+    if embedder.model.query_prefix != embedder.model.passage_prefix:
+        kinds.append("query")
+    plans: list[Plan] = ["alone", "mixed"]
+    return [Condition(kind, plan) for kind in kinds for plan in plans]
+
+
+def vectors_of(embedder: Embedder, chosen: Sequence[Text], under: Sequence[Condition]) -> Vectors:
+    """The vectors of a set under each condition: (conditions, texts, dimension)."""
+    order = _shuffled(chosen)
+    back = np.argsort(order)
+    strided = [chosen[row].text for row in order]
+    return np.stack([embedder.probe(strided, kind, plan)[back] for kind, plan in under])
+
+
+def _shuffled(chosen: Sequence[Text]) -> list[int]:
+    """Rows in an order in which sixteen neighbours are of many strata and lengths, the long ones a few at a time.
+
+    Every batch with a long text is padded to its length, so they share a few batches.
+    """
+    long = [row for row, text in enumerate(chosen) if text.stratum == "long"]
+    short = [row for row, text in enumerate(chosen) if text.stratum != "long"]
+    strided = [row for start in range(MIXED) for row in short[start::MIXED]]
+    order: list[int] = []
+    while long or strided:
+        taken, long = long[: MIXED // 4], long[MIXED // 4 :]
+        room = MIXED - len(taken)
+        order += [*taken, *strided[:room]]
+        strided = strided[room:]
+    return order
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """How far two runtimes agree.
+
+    Attributes:
+        a, b: what is compared.
+        n: comparisons, a text under each condition.
+        min, mean: of the cosines.
+        quantiles: of the cosines, by share.
+        worst: the texts of the least cosines, with their strata, the first 60 code points of each.
+        by_kind: the least cosine of each stratum.
+        top10_overlap: share of each text's ten nearest that both find, over the sample; None where none was taken.
+        passed: whether every stratum reaches :data:`LEAST`.
+    """
+
+    a: str
+    b: str
+    n: int
+    min: float
+    mean: float
+    quantiles: dict[str, float]
+    worst: list[tuple[float, str, str]]
+    by_kind: dict[str, float]
+    passed: bool
+    top10_overlap: float | None = None
+
+    @property
+    def failing(self) -> dict[str, float]:
+        """The strata that do not reach the least cosine."""
+        return {stratum: least for stratum, least in self.by_kind.items() if not least >= LEAST}
+
+    @property
+    def reason(self) -> str:
+        """Why it does not pass; empty where it does."""
+        if self.passed:
+            return ""
+        listed = ", ".join(f"{stratum} {least:.4f}" for stratum, least in sorted(self.failing.items(), key=_by_cosine))
+        return f"the least cosine is {self.min:.4f}, {LEAST} is asked of every stratum; below it: {listed}"
+
+
+def _by_cosine(item: tuple[str, float]) -> float:
+    return item[1]
+
+
+def compare(a: str, b: str, chosen: Sequence[Text], one: Vectors, other: Vectors) -> Comparison:
+    """Two runtimes by the vectors they made of a set.
+
+    Args:
+        a, b: their names.
+        one, other: (conditions, texts, dimension), of the same conditions.
+    """
+    cosines = cosines_of(one, other)
+    least = cosines.min(axis=0)
+    strata = np.array([text.stratum for text in chosen])
+    by_kind = {str(name): float(least[strata == name].min()) for name in dict.fromkeys(strata.tolist())}
+    order = np.argsort(least, kind="stable")[:5].tolist()
+    return Comparison(
+        a=a,
+        b=b,
+        n=int(cosines.size),
+        min=float(cosines.min()),
+        mean=float(cosines.mean()),
+        quantiles={str(share): float(np.quantile(cosines, share)) for share in QUANTILES},
+        worst=[(float(least[row]), chosen[row].stratum, chosen[row].text[:60]) for row in order],
+        by_kind=by_kind,
+        passed=bool(np.all(cosines >= LEAST)),
+    )
+
+
+def cosines_of(one: Vectors, other: Vectors) -> NDArray[np.float64]:
+    """Cosines along the last axis; -1 where a vector is none, or the two are of different lengths."""
+    if one.shape != other.shape:
+        return np.full(one.shape[:-1], -1.0)
+    a, b = one.astype(np.float64), other.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        cosines = (a * b).sum(axis=-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
+    found: NDArray[np.float64] = np.where(np.isfinite(cosines), np.minimum(cosines, 1.0), -1.0)
+    return found
+
+
+def as_vectors(rows: Sequence[Sequence[float]]) -> Vectors:
+    """Stored vectors as (n, dimension)."""
+    return np.asarray(rows, dtype=np.float32)
+
+
+def top_overlap(one: Vectors, other: Vectors, questions: int) -> float:
+    """Share of the ten nearest that two runtimes have in common, over a sample of a corpus.
+
+    Args:
+        one, other: (texts, dimension) of the same texts; the first ``questions`` of them ask, the others are found.
+    """
+    shares = []
+    for question in range(questions):
+        found = [
+            set(np.argsort(-(own[questions:] @ own[question]), kind="stable")[:TOP].tolist()) for own in (one, other)
+        ]
+        shares.append(len(found[0] & found[1]) / max(1, len(found[0])))
+    return float(np.mean(shares))
+
+
+class Probes(NamedTuple):
+    """What a generation keeps, so that any runtime can prove itself against it.
+
+    Attributes:
+        fingerprint: of the model.
+        provenance: of the runtime that made the vectors.
+        texts: the set.
+        kinds: as what each text was embedded: (conditions,).
+        vectors: (conditions, texts, dimension).
+        digest: SHA-256 of the stored bytes.
+    """
+
+    fingerprint: str
+    provenance: Provenance
+    texts: list[Text]
+    kinds: list[Kind]
+    vectors: Vectors
+    digest: str
+
+
+def make_probes(embedder: Embedder) -> bytes:
+    """The probes of a model by the runtime at hand, as bytes to store; :func:`read_probes` reads them."""
+    chosen = texts(embedder)
+    under = _probing(embedder)
+    vectors = vectors_of(embedder, chosen, under)
+    columns = {
+        "stratum": pa.array([text.stratum for text in chosen]),
+        "text": pa.array([text.text for text in chosen]),
+    } | {
+        kind: pa.FixedSizeListArray.from_arrays(pa.array(own.reshape(-1)), embedder.dimension)
+        for (kind, _), own in zip(under, vectors, strict=True)
+    }
+    described = {
+        "fingerprint": embedder.fingerprint,
+        "provenance": msgspec.json.encode(embedder.provenance, order="sorted").decode(),
+        "version": str(VERSION),
+    }
+    table = pa.table(columns).replace_schema_metadata(described)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def read_probes(data: bytes) -> Probes:
+    """Stored probes.
+
+    Raises:
+        StoreError: when the bytes are none.
+    """
+    try:
+        table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+        described = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+        kinds: list[Kind] = [kind for kind in ("passage", "query") if kind in table.column_names]
+        columns = [table[kind].combine_chunks() for kind in kinds]
+        vectors = np.stack([np.asarray(column.flatten()).reshape(len(table), -1) for column in columns])
+        return Probes(
+            described["fingerprint"],
+            msgspec.json.decode(described["provenance"], type=Provenance),
+            [Text(*row) for row in zip(table["stratum"].to_pylist(), table["text"].to_pylist(), strict=True)],
+            kinds,
+            vectors,
+            hashlib.sha256(data).hexdigest(),
+        )
+    except (pa.ArrowException, msgspec.MsgspecError, KeyError, ValueError, AttributeError) as error:
+        raise StoreError(f"the index's probes cannot be read: {error}", "Run `gristmill repair`.") from error
+
+
+def against(embedder: Embedder, probes: Probes) -> Comparison:
+    """The runtime at hand against stored probes; it need not have proved itself.
+
+    Raises:
+        ModelError: when the runtime gives no vectors at all, or the probes are of another model.
+    """
+    if probes.fingerprint != embedder.fingerprint:
+        raise ModelError(
+            f"the probes are of a model of fingerprint {probes.fingerprint[:8]}, {embedder.model.name} has "
+            f"{embedder.fingerprint[:8]}"
+        )
+    vectors = vectors_of(embedder, probes.texts, [Condition(kind, "sorted") for kind in probes.kinds])
+    return compare(named(embedder.provenance), named(probes.provenance), probes.texts, vectors, probes.vectors)
+
+
+def _probing(embedder: Embedder) -> list[Condition]:
+    return [Condition(kind, "sorted") for kind in dict.fromkeys(kind for kind, _ in conditions(embedder))]
+
+
+def named(provenance: Provenance) -> str:
+    """A runtime as people name it: ``onnx:fp32``, with its device where that is no CPU."""
+    device = "" if provenance.device == "cpu" else f" on {provenance.device}"
+    return f"{provenance.runtime}:{provenance.precision}{device}"
+
+
+def pairs(names: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Every pair of what is to be compared, each with itself too: alone against mixed."""
+    for first in range(len(names)):
+        for second in range(first, len(names)):
+            yield first, second

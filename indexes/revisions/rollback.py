@@ -1,0 +1,56 @@
+"""Going back to a kept revision.
+
+Kept here: what answers afterwards is the old revision without the documents that have gone since and with the labels
+that hold today; so nobody sees again what was taken away from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from indexes.catalog import Row
+from indexes.revisions.generation import Draft, Model, published_catalog
+from indexes.revisions.relabelling import relabel
+from indexes.storage.storage import Pointer, Storage
+
+AT_ONCE = 500  # documents whose rows are read at a time
+
+
+def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
+    """The next revision, with what a kept one held; to be finished, checked and published.
+
+    Args:
+        storage: held by the caller.
+        target: the revision to go back to.
+    """
+    draft = Draft(storage, published, Model.of(target), base=target)
+    today = published_catalog(storage, _today(storage, published)).columns(["document_id", "labels"])
+    labels = dict(zip(today["document_id"].to_pylist(), today["labels"].to_pylist(), strict=True))
+    old = published_catalog(storage, target)
+    then = old.columns(["document_id", "labels"])
+    gone, relabelled = [], []
+    for name, before in zip(then["document_id"].to_pylist(), then["labels"].to_pylist(), strict=True):
+        if name not in labels:
+            gone.append(name)
+        elif labels[name] != before:
+            relabelled.append(name)
+    draft.lexical  # noqa: B018 - taken from the target, where nothing else is to be written
+    for start in range(0, len(gone), AT_ONCE):
+        draft.remove(old.named(gone[start : start + AT_ONCE]).values())
+    for start in range(0, len(relabelled), AT_ONCE):
+        _relabel(draft, old.named(relabelled[start : start + AT_ONCE]).values(), labels)
+    return draft
+
+
+def _today(storage: Storage, published: Pointer) -> Pointer:
+    """The revision that says what is there today: after a rollback, the one that was gone back from."""
+    return next((one for one in reversed(storage.revisions()) if one.made_by != "rollback"), published)
+
+
+def _relabel(draft: Draft, documents: Iterable[Row], labels: dict[str, list[str]]) -> None:
+    """Give documents other labels, in their rows and in the catalog."""
+    found, _ = relabel(draft, documents, labels)
+    # Without a recipe, so that the next build asks the labels of the settings again.
+    draft.catalog.put(msgspec.structs.replace(row, recipe="") for row in found)
