@@ -10,8 +10,8 @@ import msgspec
 import pyarrow.compute as pc
 
 from enrich.reranking.reranker import CrossEncoderReranker
-from flows.embedding import open_query_embedder
-from flows.place import naming_the_place, open_storage, published
+from flows.models.embedding import open_query_embedder
+from flows.opening import naming_the_place, open_storage, published
 from flows.settings import Mode, Settings
 from indexes.cache.memo import Memo
 from indexes.lexical.index import LexicalIndex, Weights

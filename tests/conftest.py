@@ -100,7 +100,7 @@ class Workspace:
     def build(
         self, *, allow_deletes: bool = False, new_source: bool = False, force: bool = False, **flags: Any
     ) -> dict[str, Any]:
-        from flows.build import BuildOptions, build
+        from flows.build.build import BuildOptions, build
 
         options = BuildOptions(allow_deletes=allow_deletes, new_source=new_source, force=force, quiet=True)
         return build(self.settings(**flags), options)

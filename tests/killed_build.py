@@ -35,7 +35,9 @@ from fakes import LettersRuntime
 
 from enrich.embedding.embedder import WINDOW
 from enrich.embedding.runtime import RUNTIMES, RuntimeKind
-from flows import build, vectors, workshop
+from flows import context
+from flows.build import build
+from flows.models import vector_cache
 from flows.searching import published
 from flows.settings import load_settings
 from indexes.storage import storage
@@ -55,7 +57,7 @@ def digest(place: Storage, pointer: Pointer) -> str:
 
 def run_build(settings: dict[str, Any], embedded: str, flush: int, lease: float) -> None:
     """One build, as soon as the index is free."""
-    real, begin = vectors._remember, workshop.Workshop.__init__
+    real, begin = vector_cache._remember, context.Workshop.__init__
     noted = os.open(embedded, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def remember(memo: Any, records: Any, model: Any, texts: dict[str, str]) -> None:
@@ -68,8 +70,8 @@ def run_build(settings: dict[str, Any], embedded: str, flush: int, lease: float)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(WINDOW, "cpu", flush)
-        patch.setattr(vectors, "_remember", remember)
-        patch.setattr(workshop.Workshop, "__init__", begun)
+        patch.setattr(vector_cache, "_remember", remember)
+        patch.setattr(context.Workshop, "__init__", begun)
         patch.setattr(storage, "LEASE_SECONDS", lease)
         while True:
             try:

@@ -30,12 +30,12 @@ def main(given: dict[str, Any]) -> None:
     from fakes import LettersRuntime
 
     from enrich.embedding.runtime import RUNTIMES, RuntimeKind
-    from flows import keeping
-    from flows.evaluate import evaluate
-    from flows.place import published
+    from flows.evaluation.evaluate import evaluate
+    from flows.maintenance import kept_revisions
+    from flows.maintenance.status import standing
+    from flows.opening import published
     from flows.searching import ask
     from flows.settings import load_settings
-    from flows.standing import standing
     from parsers.errors import GristmillError
 
     RUNTIMES["letters"] = RuntimeKind(LettersRuntime)
@@ -47,12 +47,12 @@ def main(given: dict[str, Any]) -> None:
     }
     commands |= {
         "status": lambda: standing(settings)["counts"]["documents"],
-        "verify": lambda: keeping.verify(settings, everything=True),
-        "revisions": lambda: len(keeping.revisions(settings)["revisions"]),
+        "verify": lambda: kept_revisions.verify(settings, everything=True),
+        "revisions": lambda: len(kept_revisions.revisions(settings)["revisions"]),
         "evaluate": lambda: {key: evaluate(settings, golden).get(key, "") for key in ("record", "not_kept")},
-        "sweep": lambda: keeping.sweep(settings),
-        "repair": lambda: keeping.repair(settings, str),
-        "rollback": lambda: keeping.rollback(settings, None),
+        "sweep": lambda: kept_revisions.sweep(settings),
+        "repair": lambda: kept_revisions.repair(settings, str),
+        "rollback": lambda: kept_revisions.rollback(settings, None),
         "probes": lambda: published(settings)[0].keep_probes("0" * 32, b""),
     }
     found: dict[str, Any] = {}

@@ -17,7 +17,7 @@ from chunker.kept import Kept
 from chunker.sentences import sentences
 from chunker.split import ChunkerSettings, split
 from chunker.tokens import Ruler
-from flows.ruler import chunker_settings, open_ruler
+from flows.models.ruler import chunker_settings, open_ruler
 from flows.settings import load_settings
 from parsers.document import Document, leaves, left_out
 from parsers.errors import GristmillError

@@ -14,7 +14,7 @@ from conftest import Workspace
 from fakes import LettersRuntime
 
 from enrich.embedding.embedder import WINDOW
-from flows.glance import nothing_to_do
+from flows.build.glance import nothing_to_do
 from indexes.storage.storage import Storage
 from parsers.errors import GateRefused, IndexBusy, SourceError, StoreError, UsageError
 

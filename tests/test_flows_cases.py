@@ -22,10 +22,10 @@ from chunker.chunk import document_id, embedded_text
 from chunker.split import split
 from enrich.embedding.embedder import WINDOW
 from enrich.embedding.runtime import Weights
-from flows import keeping
-from flows.place import published
-from flows.planning import plan_build
-from flows.ruler import chunker_settings, open_ruler
+from flows.build.dry_run import plan_build
+from flows.maintenance import kept_revisions
+from flows.models.ruler import chunker_settings, open_ruler
+from flows.opening import published
 from flows.searching import open_searcher
 from flows.settings import load_settings
 from indexes.revisions.generation import published_catalog
@@ -466,7 +466,7 @@ def test_o27_every_step_is_found_in_old_and_new_readers(workspace: Workspace) ->
     assert not workspace.build()["published"]
     assert answers() == updated | {"maple": set()}
     assert {word: {hit.key for hit in old.search(word, "bm25", 9)} for word in first} == first
-    assert keeping.verify(workspace.settings())["whole"]
+    assert kept_revisions.verify(workspace.settings())["whole"]
     assert_equals_a_clean_build(workspace)
 
 
@@ -492,7 +492,7 @@ def test_a_document_of_ten_thousand_chunks_across_many_batches(
     report = workspace.build()
     assert report["work"]["embedded"] == report["chunks"]["added"] == report["chunks"]["removed"] == 1
     assert report["work"]["rows_written"] == 3, "its neighbours name it"
-    verdict = keeping.verify(workspace.settings())
+    verdict = kept_revisions.verify(workspace.settings())
     assert verdict["whole"] and verdict["revisions"][0]["checked"] == 10_001
     hint = next(one for one in verdict["revisions"][0]["findings"] if "not in the vector index yet" in one["what"])
     assert hint["count"] == 3 and not hint["fault"]

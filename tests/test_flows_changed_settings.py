@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import Workspace
 
-from flows import keeping
+from flows.maintenance import kept_revisions
 from flows.searching import open_searcher
 from flows.settings import Settings
 from parsers.errors import GateRefused, GristmillError
@@ -42,7 +42,7 @@ def walk(variants: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def check(settings: Settings, flags: dict[str, Any]) -> None:
-    found = keeping.verify(settings, everything=False)
+    found = kept_revisions.verify(settings, everything=False)
     assert found["whole"], (flags, found)
     searcher = open_searcher(settings, "hybrid")
     assert searcher.search("pump", "hybrid", k=1), flags

@@ -18,15 +18,16 @@ from fakes import LettersRuntime
 from test_flows_build import NOTHING, files, without_memory
 from typer.testing import CliRunner
 
-from flows import printing, stages, turns
-from flows.build import BuildOptions, build
-from flows.cli import app
-from flows.glance import nothing_to_do
-from flows.place import published
-from flows.planning import plan_build
+from flows.build import rereading, steps
+from flows.build.build import BuildOptions, build
+from flows.build.dry_run import plan_build
+from flows.build.glance import nothing_to_do
+from flows.cli import printing
+from flows.cli.app import app
+from flows.maintenance.status import standing
+from flows.opening import published
 from flows.sources import Object
 from flows.sources.folder import FolderSource
-from flows.standing import standing
 from indexes.revisions.generation import published_catalog
 from indexes.storage.storage import Storage
 from parsers import registry
@@ -209,35 +210,35 @@ def test_o39_builds_read_everything_again_by_turns(workspace: Workspace, monkeyp
     class Clock:
         time = staticmethod(lambda: clock[0])
 
-    monkeypatch.setattr(turns, "time", Clock)
+    monkeypatch.setattr(rereading, "time", Clock)
     workspace.flags = {"reread_days": 4}
     workspace.build()
     for topic in TOPICS[:12:5]:
         swapped(workspace, f"{topic}.md")
     fetched, changed = [], 0
     for _ in range(4):
-        clock[0] += turns.DAY
+        clock[0] += rereading.DAY
         work = workspace.build()
         fetched.append(work["work"]["fetched"])
         changed += work["documents"]["changed"]
         assert workspace.build()["work"] == NOTHING, "once a day"
     assert sum(fetched) == 12 and max(fetched) < 12 and changed == 3
     assert_equals_a_clean_build(workspace)
-    clock[0] += 40 * turns.DAY
+    clock[0] += 40 * rereading.DAY
     before = without_memory(files(workspace.index))
     assert plan_build(workspace.settings())["documents"]["reread"] == 12
     found = nothing_to_do(workspace.settings(), new_source=False, quiet=True, started=clock[0])
     assert found is not None and found["work"]["fetched"] == 12 and found["documents"]["unchanged"] == 12
     assert without_memory(files(workspace.index)) == before
-    clock[0] -= 400 * turns.DAY  # a clock that was ahead holds nothing up
+    clock[0] -= 400 * rereading.DAY  # a clock that was ahead holds nothing up
     assert workspace.build()["work"] == NOTHING
-    clock[0] += turns.DAY * 4
+    clock[0] += rereading.DAY * 4
     assert workspace.build()["work"]["fetched"] == 12
     assert workspace.build(reread_days=0)["work"] == NOTHING
 
 
 def test_o39_a_plan_is_kept_without_what_is_read_again(workspace: Workspace) -> None:
-    from flows.plan import Asked
+    from flows.build.diff import Asked
 
     fill(workspace)
     workspace.build()
@@ -434,7 +435,7 @@ def test_o62_retry_failed_tries_what_was_parked_and_what_broke(
 
 
 def retry() -> Any:
-    from flows.plan import Asked
+    from flows.build.diff import Asked
 
     return Asked(retry_failed=True)
 
@@ -471,7 +472,7 @@ def test_o62_a_parked_document_is_tried_again_in_its_turn(
     class Clock:
         time = staticmethod(lambda: clock[0])
 
-    monkeypatch.setattr(turns, "time", Clock)
+    monkeypatch.setattr(rereading, "time", Clock)
     fill(workspace)
     workspace.flags = {"guards": {"attempts": 1}}
     with monkeypatch.context() as patch:
@@ -484,7 +485,7 @@ def test_o62_a_parked_document_is_tried_again_in_its_turn(
         patch.setattr(FolderSource, "fetch", out_of_order)
         workspace.build()
     assert workspace.build()["work"] == NOTHING
-    clock[0] += 31 * turns.DAY
+    clock[0] += 31 * rereading.DAY
     report = workspace.build()
     assert report["documents"]["failed"] == 0 and "It came" in shown(workspace, "new.md")
 
@@ -640,7 +641,7 @@ def test_skipped_documents_are_read_once_an_adapter_claims_their_type(
     with monkeypatch.context() as patch:
         claim(patch, Path(key).suffix, kind)
         if key == "a.frob":  # its adapter makes a text of it
-            patch.setattr(stages, "read", lambda key, data: read(key, data.replace(b"\0", b"")))
+            patch.setattr(steps, "read", lambda key, data: read(key, data.replace(b"\0", b"")))
             patch.setattr(registry, "binary_kind", lambda data: None)
         report = workspace.build()
         assert report["documents"]["skipped"] == 0 and report["documents"]["changed"] == 1

@@ -17,8 +17,9 @@ import pytest
 from conftest import ROOT, Workspace
 from typer.testing import CliRunner
 
-from flows import printing, searching
-from flows.cli import app
+from flows import searching
+from flows.cli import printing
+from flows.cli.app import app
 from flows.searching import ask
 from indexes.cache.memo import Memo
 from parsers.errors import ModelError

@@ -18,11 +18,11 @@ from conftest import Workspace
 from s3server import Server
 from test_flows_build import NOTHING, files
 
-from flows import keeping
-from flows.place import open_storage
+from flows.maintenance import kept_revisions
+from flows.maintenance.status import standing
+from flows.opening import open_storage
 from flows.searching import ask
 from flows.settings import Mode
-from flows.standing import standing
 from indexes.storage.digests import decode
 from indexes.storage.objects import Objects
 from parsers.errors import GristmillError, StoreError, UsageError
@@ -79,7 +79,7 @@ def answers(workspace: Workspace) -> dict[str, Any]:
     asked: dict[str, Callable[[], Any]] = {
         mode: lambda mode=mode: ask(settings, "the key in bay 5", mode, 3, [], 0.0) for mode in MODES
     }
-    asked |= {"status": lambda: standing(settings), "revisions": lambda: keeping.revisions(settings)}
+    asked |= {"status": lambda: standing(settings), "revisions": lambda: kept_revisions.revisions(settings)}
     found = {}
     for name, command in asked.items():
         try:
@@ -92,7 +92,7 @@ def answers(workspace: Workspace) -> dict[str, Any]:
 
 def named(workspace: Workspace) -> tuple[bool, str]:
     """Whether the index is whole, and all that ``verify`` says of it."""
-    found = keeping.verify(workspace.settings())
+    found = kept_revisions.verify(workspace.settings())
     said = [finding for one in found["revisions"] for finding in one["findings"] if finding["fault"]]
     return found["whole"], "\n".join(f"{one['what']} {one['examples']}" for one in said)
 
@@ -143,7 +143,7 @@ def check(workspace: Workspace, *, thorough: bool) -> None:
                 assert not found and key in said, f"{key} {what}: {said}"
             answers(workspace)
             if thorough or kind(key) in MENDED:
-                keeping.repair(settings, str)
+                kept_revisions.repair(settings, str)
                 assert named(workspace) == (True, ""), f"{key} {what}"
                 assert [without_vector(row) for row in rows(workspace)] == meant, f"{key} {what}"
                 assert ask(settings, "the key in bay 5", "hybrid", 1, [], 0.0)["hits"][0]["key"] == "key.md"
@@ -165,15 +165,15 @@ def test_a_damaged_record_of_an_old_revision_blocks_nothing(workspace: Workspace
     path.write_bytes(path.read_bytes()[:99])
     workspace.write("key.md", "# Key\n\nThe key hangs in bay 6 now.\n")
     assert workspace.build(notes="extractive")["published"]
-    found = keeping.revisions(workspace.settings())
+    found = kept_revisions.revisions(workspace.settings())
     assert [one["revision"] for one in found["revisions"]] == [2, 3]
     assert [one["revision"] for one in found["damaged"]] == [1]
     with pytest.raises(UsageError, match="no revision 1"):
-        keeping.rollback(workspace.settings(), 1)
+        kept_revisions.rollback(workspace.settings(), 1)
     whole, said = named(workspace)
     assert not whole and "older revision 1" in said and "revisions/00000001.json" in said
-    assert keeping.repair(workspace.settings(), str)["revisions_given_up"] == [1]
-    assert named(workspace) == (True, "") and not keeping.revisions(workspace.settings())["damaged"]
+    assert kept_revisions.repair(workspace.settings(), str)["revisions_given_up"] == [1]
+    assert named(workspace) == (True, "") and not kept_revisions.revisions(workspace.settings())["damaged"]
 
 
 def test_where_nothing_can_be_made_from_what_is_left_repair_says_what_to_build_anew(workspace: Workspace) -> None:
@@ -185,7 +185,7 @@ def test_where_nothing_can_be_made_from_what_is_left_repair_says_what_to_build_a
             data.write_bytes(b"")
     before = files(workspace.index / "generations")
     with pytest.raises(StoreError, match="neither the rows nor the catalog") as error:
-        keeping.repair(workspace.settings(), str)
+        kept_revisions.repair(workspace.settings(), str)
     assert files(workspace.index / "generations") == before
     for name in ("generations", "revisions", "files", "pointer.json"):  # as the remedy has it
         assert f"`{name}`" in error.value.remedy
@@ -200,7 +200,7 @@ def test_a_lost_catalog_costs_a_look_at_every_document_and_nothing_else(workspac
     built(workspace)
     (generation,) = (workspace.index / "generations").iterdir()
     shutil.rmtree(generation / "documents.lance")
-    assert keeping.repair(workspace.settings(), str)["repaired"]
+    assert kept_revisions.repair(workspace.settings(), str)["repaired"]
     work = workspace.build(notes="extractive")["work"]
     assert work == NOTHING, "what the bytes of each listed version were is cached too"
     assert workspace.build(notes="extractive")["work"] == NOTHING

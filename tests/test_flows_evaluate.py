@@ -12,11 +12,11 @@ import pytest
 from conftest import ROOT, Workspace
 from fakes import LettersRuntime
 
-from flows import printing
-from flows.ablate import ablate
-from flows.evaluate import evaluate
-from flows.golden_keeping import Answer, add, check
-from flows.golden_sets import resolve
+from flows.cli import printing
+from flows.evaluation.ablation import ablate
+from flows.evaluation.evaluate import evaluate
+from flows.evaluation.golden_commands import Answer, add, check
+from flows.evaluation.golden_set import resolve
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.record import read_record
 from parsers.errors import UsageError
@@ -302,7 +302,7 @@ NO_OFFSETS: dict[str, Any] = {"start": None, "end": None, "groups": []}
 
 def test_writing_by_document_loads_no_library_of_models_or_metrics() -> None:
     code = (
-        "import sys; import flows.cli, flows.golden_keeping; "
+        "import sys; import flows.cli.app, flows.evaluation.golden_commands; "
         "print([name for name in ('torch', 'scipy', 'ir_measures', 'prefect', 'onnxruntime') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

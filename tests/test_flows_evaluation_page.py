@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from lxml import etree, html
 
-from flows import evaluation_charts as charts
-from flows.evaluation_page import LADDER, NAMED, page
+from flows.pages import charts as charts
+from flows.pages.evaluation import LADDER, NAMED, page
 from indexes.evaluation import reading
 from indexes.evaluation.golden import Place
 from indexes.evaluation.metrics import Ranked, Score

@@ -14,7 +14,7 @@ from conftest import Workspace
 from fakes import LettersRuntime
 
 from enrich.embedding.runtime import Vectors
-from flows import stages
+from flows.build import steps
 from indexes.evaluation.record import kept_records
 from indexes.lexical import analysis
 from indexes.storage.storage import Storage
@@ -74,7 +74,7 @@ def test_a_parser_that_loses_text_is_refused(workspace: Workspace, monkeypatch: 
     for topic in TOPICS:
         path = workspace.docs / f"{topic}.md"
         path.write_text(path.read_text() + "\n")
-    monkeypatch.setattr(stages, "read", lambda key, data: read(key, data.partition(b"Turn")[0]))
+    monkeypatch.setattr(steps, "read", lambda key, data: read(key, data.partition(b"Turn")[0]))
     assert "12 of 12 golden questions do not resolve any more" in refused(workspace, "recall", golden=golden)
 
 
@@ -171,13 +171,13 @@ def test_vectors_that_no_gate_has_seen_are_probed_by_the_next_build(
     """Killed between embedding and the gates, a build leaves its vectors in the memory."""
     fill(workspace)
     workspace.build()
-    right, write = LettersRuntime.encode, stages.write
+    right, write = LettersRuntime.encode, steps.write
     monkeypatch.setattr(LettersRuntime, "encode", lambda self, batch: right(self, batch)[:, ::-1])
-    monkeypatch.setattr(stages, "write", interrupted)
+    monkeypatch.setattr(steps, "write", interrupted)
     workspace.write("new.md", "# New\n\nA word on the handle.\n")
     with pytest.raises(KeyboardInterrupt):
         workspace.build()
-    monkeypatch.setattr(stages, "write", write)
+    monkeypatch.setattr(steps, "write", write)
     monkeypatch.setattr(LettersRuntime, "encode", right)
     assert "embedded again has a cosine" in refused(workspace, "vectors")
     assert workspace.build()["published"]
@@ -191,7 +191,7 @@ def interrupted(*arguments: Any) -> None:
 def test_corrupted_vectors_are_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     fill(workspace)
     workspace.build()
-    made = stages.document_rows
+    made = steps.document_rows
 
     def corrupted(*arguments: Any) -> Any:
         found = made(*arguments)
@@ -199,7 +199,7 @@ def test_corrupted_vectors_are_refused(workspace: Workspace, monkeypatch: pytest
             found.vectors[index] = vector._replace(values=vector.values * np.float32(factor))
         return found
 
-    monkeypatch.setattr(stages, "document_rows", corrupted)
+    monkeypatch.setattr(steps, "document_rows", corrupted)
     workspace.write("new.md", "# New\n\nA word on the handle.\n")
     assert "has a length of" in refused(workspace, "vectors")
     with pytest.raises(GateRefused):  # a broken index is not to be forced
@@ -208,14 +208,14 @@ def test_corrupted_vectors_are_refused(workspace: Workspace, monkeypatch: pytest
 
 def test_vectors_of_other_texts_are_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(workspace)
-    made = stages.document_rows
+    made = steps.document_rows
 
     def swapped(*arguments: Any) -> Any:
         found = made(*arguments)
         found.vectors.reverse()
         return found
 
-    monkeypatch.setattr(stages, "document_rows", swapped)
+    monkeypatch.setattr(steps, "document_rows", swapped)
     with pytest.raises(GateRefused, match=r"gate vectors: chunk [0-9a-f]{32} embedded again"):
         workspace.build()
     assert Storage(str(workspace.index)).pointer() is None

@@ -17,8 +17,8 @@ from comparing import assert_equals_a_clean_build, bm25, catalog, rows
 from conftest import Workspace
 from fakes import LettersRuntime
 
-from flows import keeping
-from flows.reindex import ReindexOptions, reindex
+from flows.build.reindex import ReindexOptions, reindex
+from flows.maintenance import kept_revisions
 from flows.searching import published
 from flows.sources.folder import FolderSource
 from parsers.errors import GateRefused, GristmillError, SourceError, UsageError
@@ -35,8 +35,8 @@ ACTIONS = (
 # Where a build is broken off, each of them before or after what it does there.
 PLACES = (
     "flows.sources.folder:FolderSource.fetch",
-    "flows.stages:read",
-    "flows.stages:split",
+    "flows.build.steps:read",
+    "flows.build.steps:split",
     "fakes:LettersRuntime.encode",
     "indexes.cache.memo:Memo.add",
     "indexes.cache.memo:VectorMemo.add",
@@ -57,7 +57,7 @@ PLACES = (
     "indexes.revisions.generation:snapshot",
     "indexes.storage.storage:Storage.publish",
     "indexes.storage.storage:Storage._write_pointer",
-    "flows.workshop:Workshop.tidy",
+    "flows.context:Workshop.tidy",
 )
 LATE = PLACES[6:]
 
@@ -310,15 +310,15 @@ class World:
         storage, pointer = published(self.workspace.settings())
         target = self.chance.choice([one.revision for one in storage.revisions() if one.revision != pointer.revision])
         today, (then, before) = catalog(self.workspace), self.revisions[target]
-        keeping.rollback(self.workspace.settings(), target)
+        kept_revisions.rollback(self.workspace.settings(), target)
         expected = [row for row in before if row["key"] in today]
         found = rows(self.workspace)
         assert [as_rolled_back(row) for row in found] == [as_rolled_back(row) for row in expected]
         assert all(row["labels"] == today[row["key"]][3] for row in found)
-        assert keeping.verify(self.workspace.settings())["whole"]
+        assert kept_revisions.verify(self.workspace.settings())["whole"]
         with self.as_before(), pytest.raises(GateRefused, match="held"):
             self.workspace.build()
-        keeping.release(self.workspace.settings())
+        kept_revisions.release(self.workspace.settings())
         self.kept = Kept({key: data for key, data in then.good.items() if key in today}, set())
         self.plain()
 
@@ -376,7 +376,7 @@ class World:
         clean = assert_equals_a_clean_build(self.workspace, good, self.kept.held)
         for word in WORDS:
             assert bm25(self.workspace, word) == bm25(clean, word)
-        assert keeping.verify(self.workspace.settings(), everything=True)["whole"]
+        assert kept_revisions.verify(self.workspace.settings(), everything=True)["whole"]
 
 
 def as_rolled_back(row: dict[str, Any]) -> dict[str, Any]:
@@ -429,7 +429,7 @@ def broken_off_at(workspace: Workspace, places: tuple[str, ...]) -> None:
                 workspace.build(batch_documents=2)
             assert world.revision() != revision or rows(workspace) == before
     world.plain()
-    assert keeping.verify(workspace.settings(), everything=True)["whole"]
+    assert kept_revisions.verify(workspace.settings(), everything=True)["whole"]
 
 
 def test_a_build_broken_off_while_it_publishes_is_done_by_the_next_one(workspace: Workspace) -> None:
@@ -539,5 +539,5 @@ def test_a_document_that_the_new_model_fails_for_keeps_its_labels_when_it_comes_
     workspace.build()
     with replaced("fakes:LettersRuntime.encode", failing_for("zq")):
         workspace.build(embedder="vowels")
-    keeping.rollback(workspace.settings(), None)
+    kept_revisions.rollback(workspace.settings(), None)
     assert {row["key"]: row["labels"] for row in rows(workspace)} == {"a.md": [], "b.md": ["restricted"]}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from lxml import etree, html
 
-from flows.inspection_page import LISTED, Run, page, runs
-from flows.page import UNFIT
+from flows.pages.inspection import LISTED, Run, page, runs
+from flows.pages.page import UNFIT
 
 HOSTILE = (
     "<script>alert(1)</script> \"double\" 'single' </style><img src=x onerror=alert(2)> &lt; &#13; \ud800 \x00 </div>"

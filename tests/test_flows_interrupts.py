@@ -89,7 +89,7 @@ def test_an_error_that_follows_an_interrupt_is_no_internal_error() -> None:
     done = run(
         "import signal\n"
         "from flows import interrupts\n"
-        "from flows.command import clearly\n"
+        "from flows.cli.command import clearly\n"
         "interrupts.install()\n"
         "def lost() -> None:\n"
         "    raise ConnectionError('refused')\n"

@@ -20,12 +20,13 @@ from fakes import LettersRuntime
 from test_flows_build import NOTHING, files
 from typer.testing import CliRunner
 
-from flows import keeping, printing
-from flows.build import BuildOptions, build
-from flows.cli import app
-from flows.place import published
-from flows.planning import plan_build
-from flows.reindex import ReindexOptions, reindex
+from flows.build.build import BuildOptions, build
+from flows.build.dry_run import plan_build
+from flows.build.reindex import ReindexOptions, reindex
+from flows.cli import printing
+from flows.cli.app import app
+from flows.maintenance import kept_revisions
+from flows.opening import published
 from flows.searching import open_searcher
 from indexes.cache.memo import Memo
 from indexes.revisions.generation import published_catalog
@@ -54,7 +55,7 @@ def swap(workspace: Workspace, embedder: str, *, rechunk: bool = False) -> dict[
 
 
 def numbers(workspace: Workspace) -> list[int]:
-    return [one["revision"] for one in keeping.revisions(workspace.settings())["revisions"]]
+    return [one["revision"] for one in kept_revisions.revisions(workspace.settings())["revisions"]]
 
 
 def texts(workspace: Workspace) -> set[str]:
@@ -81,9 +82,9 @@ def test_a_rollback_holds_until_it_is_released_and_the_next_build_goes_forward(w
     second = rows(workspace)
     reader = open_searcher(workspace.settings(), "bm25")
 
-    went = keeping.rollback(workspace.settings(), None)
+    went = kept_revisions.rollback(workspace.settings(), None)
     assert (went["revision"], went["content_of"]) == (3, 1) and "from revision 2 to revision 1" in went["held"]
-    found = keeping.revisions(workspace.settings())
+    found = kept_revisions.revisions(workspace.settings())
     assert (found["published"], found["held"], numbers(workspace)) == (3, went["held"], [1, 2, 3])
     standing = {row["chunk_id"]: row for row in rows(workspace)}
     assert {row["key"] for row in standing.values()} == {"guide.md", "key.md", "plain.txt"}
@@ -94,7 +95,7 @@ def test_a_rollback_holds_until_it_is_released_and_the_next_build_goes_forward(w
     assert {hit.key for hit in workspace.search("key bay", filters=("label=secret",))} == {"key.md"}
     assert "later.md" not in {hit.key for hit in workspace.search("this one goes", "bm25")}
     assert [hit.key for hit in reader.search("this one came", "bm25", 1)] == ["new.md"], "who reads goes on reading"
-    assert keeping.verify(workspace.settings(), everything=True)["whole"]
+    assert kept_revisions.verify(workspace.settings(), everything=True)["whole"]
 
     before = files(workspace.index)
     with pytest.raises(GateRefused, match="publishing is held: gone back") as refusal:
@@ -103,13 +104,13 @@ def test_a_rollback_holds_until_it_is_released_and_the_next_build_goes_forward(w
     with pytest.raises(GateRefused, match="publishing is held: gone back"):
         swap(workspace, "vowels")
     assert files(workspace.index) == before
-    assert keeping.rollback(workspace.settings(), 2)["held"] == "gone back from revision 3 to revision 2"
+    assert kept_revisions.rollback(workspace.settings(), 2)["held"] == "gone back from revision 3 to revision 2"
     assert rows(workspace) == second, "what came since comes back too"
-    assert keeping.rollback(workspace.settings(), 1)["revision"] == 5
+    assert kept_revisions.rollback(workspace.settings(), 1)["revision"] == 5
     assert {row["chunk_id"]: row for row in rows(workspace)} == standing
-    assert keeping.release(workspace.settings())["held"] == ""
+    assert kept_revisions.release(workspace.settings())["held"] == ""
     with pytest.raises(UsageError, match="not held"):
-        keeping.release(workspace.settings())
+        kept_revisions.release(workspace.settings())
     assert workspace.build()["revision"] == 6
     assert_equals_a_clean_build(workspace)
     assert workspace.build()["work"] == NOTHING
@@ -125,7 +126,7 @@ def test_a_rollback_says_which_deleted_documents_it_does_not_hold(
         (workspace.docs / f"{name}.md").unlink()
     workspace.write("d.md", "# d\n\nNew.\n")
     workspace.build(allow_deletes=True)
-    went = keeping.rollback(workspace.settings(), 1)
+    went = kept_revisions.rollback(workspace.settings(), 1)
     assert went["deleted_since"] == ["a.md", "b.md"]
     printing.rolled_back(went)
     shown = capsys.readouterr().out
@@ -136,16 +137,16 @@ def test_a_rollback_says_which_deleted_documents_it_does_not_hold(
 
 def test_a_rollback_to_what_is_not_there_names_what_is(workspace: Workspace) -> None:
     with pytest.raises(StoreError, match="nothing is published"):
-        keeping.rollback(workspace.settings(), None)
+        kept_revisions.rollback(workspace.settings(), None)
     fill(workspace)
     workspace.build()
     before = files(workspace.index)
     for number, says in ((None, "no revision before this one"), (1, "no revision 1"), (7, "no revision 7")):
         with pytest.raises(UsageError, match=says) as refusal:
-            keeping.rollback(workspace.settings(), number)
+            kept_revisions.rollback(workspace.settings(), number)
         assert "none" in refusal.value.remedy
     with Storage(str(workspace.index)).lock(), pytest.raises(IndexBusy):
-        keeping.rollback(workspace.settings(), None)
+        kept_revisions.rollback(workspace.settings(), None)
     assert files(workspace.index) == before
 
 
@@ -165,12 +166,12 @@ def test_a_model_swap_cuts_again_where_it_must_and_can_be_gone_back_from(workspa
     report = swap(workspace, "vowels", rechunk=True)
     assert report["published"] and report["truncated"] == 0
     assert report["work"]["fetched"] == report["work"]["parsed"] == 0 < report["work"]["chunked"]
-    went = keeping.rollback(workspace.settings(), 1)
+    went = kept_revisions.rollback(workspace.settings(), 1)
     assert went["generation"] == published(workspace.settings())[1].generation != report["generation"]
     assert bare(workspace) == before and workspace.search("pump", "dense")
-    keeping.rollback(workspace.settings(), 2)
+    kept_revisions.rollback(workspace.settings(), 2)
     assert published(workspace.settings())[1].generation == report["generation"]
-    keeping.release(workspace.settings())
+    kept_revisions.release(workspace.settings())
     workspace.flags = {"embedder": "vowels", "ruler": "vowels"}
     assert workspace.build()["work"] == NOTHING
     assert_equals_a_clean_build(workspace)
@@ -200,17 +201,17 @@ def test_a_sweep_gives_up_old_revisions_and_forgets_what_only_they_were_made_of(
         (left / "half").write_bytes(b"half a store")
     (workspace.index / "scratch").mkdir(exist_ok=True)
     (workspace.index / "scratch" / "bytes").write_bytes(b"half a file")
-    verdict = keeping.verify(workspace.settings())
+    verdict = kept_revisions.verify(workspace.settings())
     hints = {one["what"]: one for one in verdict["revisions"][0]["findings"]}
     assert verdict["whole"] and not any(one["fault"] for one in hints.values())
     assert hints["stores were left by builds that did not end"]["count"] == 2
     assert hints["bytes of passing files were left by a build that did not end"]["count"] == 11
 
     storage.keep_probes("0" * 32, b"of a model that was tried once")
-    assert keeping.sweep(workspace.settings())["forgotten"]["probes"] == 0, "young"
+    assert kept_revisions.sweep(workspace.settings())["forgotten"]["probes"] == 0, "young"
     time.sleep(0.1)
     workspace.flags = {"keep_revisions": 2, "grace_hours": 0}
-    swept = keeping.sweep(workspace.settings())
+    swept = kept_revisions.sweep(workspace.settings())
     assert swept["revisions_given_up"] == [1] and numbers(workspace) == [2, 3]
     assert swept["forgotten"]["probes"] == 1 and storage.probes("0" * 32) is None
     assert storage.probes(first.embedder_fingerprint) is not None
@@ -219,17 +220,17 @@ def test_a_sweep_gives_up_old_revisions_and_forgets_what_only_they_were_made_of(
         ChunkTable.open(storage.tables(first.generation), first.chunks_version)
     memory = Memo(storage.memory(), "documents")
     assert memory.known(named.values()) == {name for key, name in named.items() if key != "gone.md"}
-    assert keeping.verify(workspace.settings(), everything=True) | {"revisions": []} == {
+    assert kept_revisions.verify(workspace.settings(), everything=True) | {"revisions": []} == {
         "index": str(workspace.index),
         "whole": True,
         "revisions": [],
     }
-    assert not keeping.verify(workspace.settings())["revisions"][0]["findings"]
+    assert not kept_revisions.verify(workspace.settings())["revisions"][0]["findings"]
     assert not (generation / "lexical" / "00000001").exists()
     assert workspace.build()["work"] == NOTHING
-    keeping.rollback(workspace.settings(), 2)
-    assert keeping.verify(workspace.settings(), everything=True)["whole"]
-    assert keeping.sweep(workspace.settings())["revisions_given_up"] == [2]
+    kept_revisions.rollback(workspace.settings(), 2)
+    assert kept_revisions.verify(workspace.settings(), everything=True)["whole"]
+    assert kept_revisions.sweep(workspace.settings())["revisions_given_up"] == [2]
 
 
 def test_a_sweep_spares_what_is_young(workspace: Workspace) -> None:
@@ -237,7 +238,7 @@ def test_a_sweep_spares_what_is_young(workspace: Workspace) -> None:
     workspace.build()
     (workspace.docs / "key.md").unlink()
     workspace.build()
-    swept = keeping.sweep(workspace.settings(keep_revisions=1))
+    swept = kept_revisions.sweep(workspace.settings(keep_revisions=1))
     assert swept["revisions_given_up"] == [] and not any(swept["forgotten"].values())
     assert numbers(workspace) == [1, 2]
 
@@ -284,14 +285,14 @@ def test_a_purge_leaves_a_word_in_no_file(workspace: Workspace) -> None:
     assert any(name in ("documents", "chunks") for name in holding(workspace, MARKER))
     assert any("lexical" in name for name in holding(workspace, MARKER))
     assert any(".lance" in name for name in holding(workspace, MARKER))
-    said = keeping.purge(workspace.settings(), [f"{MARKER}.md"])
+    said = kept_revisions.purge(workspace.settings(), [f"{MARKER}.md"])
     assert holding(workspace, MARKER) == []
     assert (said["revision"], said["revisions_given_up"], said["records_removed"]) == (5, [1, 2, 3, 4], 1)
     assert said["forgotten"]["documents"] == 2, "the marked document, and the old text of another one"
     assert numbers(workspace) == [5]
     assert {row["key"] for row in rows(workspace)} == {row["key"] for row in untouched}
     assert {hit.key for hit in workspace.search("bay 5")} >= {"key.md"}
-    assert keeping.verify(workspace.settings())["whole"]
+    assert kept_revisions.verify(workspace.settings())["whole"]
     assert_equals_a_clean_build(workspace)
     assert workspace.build()["work"] == NOTHING
 
@@ -304,17 +305,17 @@ def test_a_purge_reaches_a_generation_whose_last_revision_no_longer_names_the_do
     workspace.build()
     workspace.build(embedder="vowels")
     assert any("generations/g1" in name for name in holding(workspace, MARKER)), "a deleted row stays in its file"
-    keeping.purge(workspace.settings(embedder="vowels"), ["marked.md"])
+    kept_revisions.purge(workspace.settings(embedder="vowels"), ["marked.md"])
     assert holding(workspace, MARKER) == [] and numbers(workspace) == [4]
-    assert keeping.verify(workspace.settings(embedder="vowels"))["whole"]
+    assert kept_revisions.verify(workspace.settings(embedder="vowels"))["whole"]
 
 
 def test_a_purge_of_all_there_is_leaves_an_empty_index(workspace: Workspace) -> None:
     workspace.write("only.md", f"# Only\n\nThe word is {MARKER}.\n")
     workspace.build()
-    keeping.purge(workspace.settings(), ["only.md"])
+    kept_revisions.purge(workspace.settings(), ["only.md"])
     assert holding(workspace, MARKER) == [] and rows(workspace) == []
-    assert workspace.search("word") == [] and keeping.verify(workspace.settings())["whole"]
+    assert workspace.search("word") == [] and kept_revisions.verify(workspace.settings())["whole"]
     assert workspace.build()["documents"]["added"] == 1, "it still is in the source"
     assert_equals_a_clean_build(workspace)
 
@@ -329,10 +330,10 @@ def built(workspace: Workspace) -> Iterator[tuple[Workspace, list[dict[str, Any]
     """A built index, and the rows that it must have again."""
     fill(workspace)
     workspace.build()
-    verdict = keeping.verify(workspace.settings())
+    verdict = kept_revisions.verify(workspace.settings())
     assert verdict["whole"] and verdict["revisions"][0]["findings"] == []
     assert verdict["revisions"][0]["checked"] == len(rows(workspace)) == 5
-    assert keeping.repair(workspace.settings(), quiet)["repaired"] is False
+    assert kept_revisions.repair(workspace.settings(), quiet)["repaired"] is False
     yield workspace, rows(workspace)
 
 
@@ -346,7 +347,7 @@ def damage(workspace: Workspace, name: str, change: Damage) -> None:
 
 
 def findings(workspace: Workspace) -> dict[str, dict[str, Any]]:
-    verdict = keeping.verify(workspace.settings())
+    verdict = kept_revisions.verify(workspace.settings())
     found = {one["what"]: one for one in verdict["revisions"][0]["findings"]}
     assert verdict["whole"] == (not any(one["fault"] for one in found.values()))
     return found
@@ -355,7 +356,7 @@ def findings(workspace: Workspace) -> dict[str, dict[str, Any]]:
 def assert_set_right(workspace: Workspace, meant: list[dict[str, Any]]) -> dict[str, Any]:
     """Repair calls no model where everything is remembered, and gives the rows of a clean build."""
     made = len(LettersRuntime.batches)
-    done = keeping.repair(workspace.settings(), quiet)
+    done = kept_revisions.repair(workspace.settings(), quiet)
     assert done["repaired"] and done["removed"] == 0
     assert len(LettersRuntime.batches) == made
     assert findings(workspace) == {} and rows(workspace) == meant
@@ -440,7 +441,7 @@ def test_what_the_memory_has_lost_is_taken_out_and_comes_back_with_the_next_buil
     with pytest.raises(StoreError, match=r"1 documents are not remembered any more, the first is key\.md"):
         swap(workspace, "vowels")
     damage(workspace, *DAMAGES["rows are not what their digests say"])
-    done = keeping.repair(workspace.settings(), quiet)
+    done = kept_revisions.repair(workspace.settings(), quiet)
     assert (done["removed"], done["renewed"]) == (1, 0)
     assert {row["key"] for row in rows(workspace)} == {"guide.md", "plain.txt"} and findings(workspace) == {}
     assert catalog(workspace)["key.md"][1] == "failed"
@@ -453,7 +454,7 @@ def test_a_repair_needs_the_settings_of_the_build(built: tuple[Workspace, list[d
     workspace, _ = built
     damage(workspace, *DAMAGES["rows are not what their digests say"])
     with pytest.raises(UsageError, match="made with letters, the settings name vowels"):
-        keeping.repair(workspace.settings(embedder="vowels"), quiet)
+        kept_revisions.repair(workspace.settings(embedder="vowels"), quiet)
 
 
 # --- plans

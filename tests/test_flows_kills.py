@@ -21,7 +21,7 @@ from comparing import assert_equals_a_clean_build
 from conftest import ROOT, Workspace
 from killed_build import digest
 
-from flows import keeping
+from flows.maintenance import kept_revisions
 from flows.searching import published
 
 FLUSH = 4  # texts embedded before they are remembered
@@ -169,7 +169,7 @@ class Story:
         assert not new or pointer.revision == max(self.known, default=0) + 1
         found = digest(place, pointer)
         assert self.known.setdefault(pointer.revision, found) == found
-        assert keeping.verify(self.workspace.settings())["whole"]
+        assert kept_revisions.verify(self.workspace.settings())["whole"]
         return new
 
     def check_work(self) -> None:

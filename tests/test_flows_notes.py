@@ -19,8 +19,8 @@ from test_flows_build import NOTHING, assert_equals_a_clean_build, rows
 
 from enrich.notes.prompts import Prompt
 from enrich.notes.writer import Completion, LLMFailure
-from flows.doctor import examine
-from flows.notes import LLMNotes, open_server
+from flows.maintenance.doctor import examine
+from flows.models.note_writers import LLMNotes, open_server
 from indexes.cache.memo import Memo
 from indexes.storage.storage import Storage
 from parsers.errors import ModelError

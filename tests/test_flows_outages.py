@@ -12,7 +12,7 @@ from comparing import assert_equals_a_clean_build, catalog
 from conftest import Workspace
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli.app import app
 from indexes.cache.memo import VectorMemo
 from indexes.storage.errors import as_store_error
 from parsers.errors import GateRefused, IndexBusy, StoreError, UsageError
@@ -91,7 +91,7 @@ def test_a_raw_outage_is_one_wherever_the_index_is_named(
     def is_away(*_: Any, **__: Any) -> None:
         raise RuntimeError(AWAY)
 
-    monkeypatch.setattr("flows.standing.standing", is_away)
+    monkeypatch.setattr("flows.maintenance.status.standing", is_away)
     done = CliRunner().invoke(app, arguments)
     said = json.loads(done.stdout.splitlines()[-1])
     assert done.exit_code == said["exit_status"] == 2 and said["transient"]

@@ -17,8 +17,8 @@ from flaky_proxy import FlakyProxy, Mode, proxied
 from s3server import BUCKET, Server
 from typer.testing import CliRunner
 
-from flows import stages
-from flows.cli import app
+from flows.build import steps
+from flows.cli.app import app
 from indexes.storage import storage as storage_module
 from indexes.storage.storage import Storage
 from parsers.errors import IndexBusy, StoreError
@@ -184,7 +184,7 @@ def test_a_command_ends_with_status_2_wherever_the_index_is_named(
     (tmp_path / "gristmill.toml").write_text(
         "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items())
     )
-    monkeypatch.setattr("flows.cli.keep_apart", lambda: None)  # there is a Prefect server here
+    monkeypatch.setattr("flows.cli.app.keep_apart", lambda: None)  # there is a Prefect server here
     proxy.fail("reset", POINTS["the cache of documents"][0])
     ends("build", "--quiet")
     assert proxy.heal() and revision(remote) == 1
@@ -217,7 +217,7 @@ def test_a_server_that_is_killed_in_a_build_loses_nothing(
     before = catalog(remote)
     edit(remote)
     monkeypatch.setattr(storage_module, "LEASE_SECONDS", 9.0)
-    real = getattr(stages, stage)
+    real = getattr(steps, stage)
 
     def dies(*given: Any) -> None:
         mortal.kill()
@@ -225,7 +225,7 @@ def test_a_server_that_is_killed_in_a_build_loses_nothing(
 
     begun = time.monotonic()
     with monkeypatch.context() as patch, pytest.raises(StoreError) as ended:
-        patch.setattr(stages, stage, dies)
+        patch.setattr(steps, stage, dies)
         remote.build()
     assert time.monotonic() - begun < LONGEST
     is_an_outage(ended.value, remote)

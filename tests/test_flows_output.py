@@ -15,17 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from flows.asking import questions_last
-from flows.cli import app
-from flows.printing import places
+from flows.cli.app import app
+from flows.cli.printing import places
+from flows.cli.question_argument import questions_last
 
 TEXT = "# Ωmega 水泵\n\nThe pump stops — “by itself” — naïve, ﬁne, 水泵停了。\n"
 # A command that shows what it found and ends with status 3, as a build does in which a document failed.
 COMMAND = """
 import sys
 import typer
-from flows import streams
-from flows.command import clearly, finish, say
+from flows.cli import streams
+from flows.cli.command import clearly, finish, say
 streams.install()
 
 @clearly
@@ -172,7 +172,7 @@ def test_two_documents_never_show_alike(keys: list[list[str]]) -> None:
 
 
 def test_a_search_in_a_tree_of_readmes_can_be_read(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
-    from flows import printing
+    from flows.cli import printing
     from flows.searching import ask
 
     for name in ("one", "two", "three"):

@@ -21,8 +21,11 @@ from enrich.embedding.embedder import Embedder
 from enrich.embedding.runtime import RUNTIMES, Provenance, RuntimeKind, Vectors, choice
 from enrich.models.conversion import convert
 from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, load_registry
-from flows import choosing, embedding, gates, keeping, parity
-from flows.place import open_storage
+from flows.evaluation import parity
+from flows.gates import gates
+from flows.maintenance import kept_revisions
+from flows.models import embedding, runtime_choice
+from flows.opening import open_storage
 from flows.searching import ask
 from flows.settings import load_settings
 from parsers.errors import GateRefused, ModelError, StoreError
@@ -175,13 +178,13 @@ def test_vectors_that_are_all_remembered_are_not_published_without_probes(
     storage.drop_probes(fingerprint)
     report = late.build()
     assert report["work"]["embedded"] == 0 and report["checks"]["parity"] == "letters:fp32 made the probes"
-    assert search(late)["hits"] and keeping.verify(late.settings())["whole"]
+    assert search(late)["hits"] and kept_revisions.verify(late.settings())["whole"]
 
 
 def test_verify_sees_broken_probes_and_repair_makes_them_again(two: Workspace) -> None:
     storage, settings = open_storage(two.settings()), two.settings()
     pointer = storage.pointer()
-    assert pointer is not None and keeping.verify(settings)["whole"]
+    assert pointer is not None and kept_revisions.verify(settings)["whole"]
     data = storage.probes(pointer.embedder_fingerprint)
     assert data is not None
     for broken in (None, data[:-100], b""):
@@ -189,13 +192,13 @@ def test_verify_sees_broken_probes_and_repair_makes_them_again(two: Workspace) -
             storage.drop_probes(pointer.embedder_fingerprint)
         else:
             storage.keep_probes(pointer.embedder_fingerprint, broken)
-        verdict = keeping.verify(settings)
+        verdict = kept_revisions.verify(settings)
         assert not verdict["whole"] and "probes" in verdict["revisions"][0]["findings"][0]["what"]
         with pytest.raises(StoreError, match="with the runtime that made its vectors"):
-            keeping.repair(two.settings(runtime="tally"), lambda line: None)
-        done = keeping.repair(settings, lambda line: None)
+            kept_revisions.repair(two.settings(runtime="tally"), lambda line: None)
+        done = kept_revisions.repair(settings, lambda line: None)
         assert done["probes"] and not done["repaired"]
-        assert keeping.verify(settings)["whole"] and search(two)["hits"]
+        assert kept_revisions.verify(settings)["whole"] and search(two)["hits"]
     assert open_storage(settings).pointer() == pointer
 
 
@@ -261,11 +264,11 @@ def test_unknown_runtimes_and_models_are_told(two: Workspace) -> None:
 # --- choosing
 
 
-def choose(workspace: Workspace) -> choosing.Chosen:
+def choose(workspace: Workspace) -> runtime_choice.Chosen:
     settings = workspace.settings()
     registry = load_registry(*settings.model_files)
     folder = ModelFolder(settings.models_dir, settings.model_folders)
-    return choosing.choose("letters", registry, folder, None, lambda line: None)
+    return runtime_choice.choose("letters", registry, folder, None, lambda line: None)
 
 
 def runtime_used(workspace: Workspace, **flags: Any) -> str:
@@ -273,7 +276,7 @@ def runtime_used(workspace: Workspace, **flags: Any) -> str:
 
 
 def run_provenance(workspace: Workspace, **flags: Any) -> Provenance:
-    from flows.embedding import embedder_of
+    from flows.models.embedding import embedder_of
 
     settings = workspace.settings(**flags)
     folder = ModelFolder(settings.models_dir, settings.model_folders)
@@ -287,7 +290,7 @@ def test_the_fastest_that_agrees_is_chosen_and_used(two: Workspace, monkeypatch:
     chosen = choose(two)
     assert chosen.runtime == "tally:fp32" and {one.name for one in chosen.tried} == {"letters:fp32", "tally:fp32"}
     assert runtime_used(two) == "tally" and runtime_used(two, runtime="letters") == "letters"
-    monkeypatch.setattr(choosing, "machine", lambda: "another processor")
+    monkeypatch.setattr(runtime_choice, "machine", lambda: "another processor")
     assert runtime_used(two) == "letters", "what was measured elsewhere says nothing here"
 
 
@@ -330,7 +333,10 @@ def test_shorter_vectors_are_compared_as_such(workspace: Workspace) -> None:
     assert found["ok"] and found["model"] == "letters@24" and len(found["pairs"]) == 1
     settings = workspace.settings()
     folder = ModelFolder(settings.models_dir, settings.model_folders)
-    assert choosing.choose("letters@24", load_registry(toml), folder, None, lambda line: None).runtime == "letters:fp32"
+    assert (
+        runtime_choice.choose("letters@24", load_registry(toml), folder, None, lambda line: None).runtime
+        == "letters:fp32"
+    )
 
 
 def test_one_far_behind_is_not_compared(two: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +363,7 @@ def test_a_gpu_is_given_enough_texts_to_be_kept_busy(two: Workspace, monkeypatch
     monkeypatch.setitem(RUNTIMES, "letters", RuntimeKind(Counting))
     monkeypatch.setitem(RUNTIMES, "tally", RuntimeKind(type("Gpu", (Counting,), {"device": "cuda"})))
     choose(two)
-    assert max(asked["cpu"]) <= choosing.TEXTS < max(asked["cuda"])
+    assert max(asked["cpu"]) <= runtime_choice.TEXTS < max(asked["cuda"])
 
 
 def test_the_window_of_the_memory_is_that_of_the_device() -> None:

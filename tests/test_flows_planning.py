@@ -10,10 +10,11 @@ from test_flows_build import NOTHING
 from test_flows_changes import PNG, fill
 
 from chunker.split import split
-from flows import estimating, printing
-from flows.estimating import Unread
-from flows.planning import plan_build
-from flows.ruler import chunker_settings, open_ruler
+from flows.build import estimates
+from flows.build.dry_run import plan_build
+from flows.build.estimates import Unread
+from flows.cli import printing
+from flows.models.ruler import chunker_settings, open_ruler
 from flows.settings import Settings
 from parsers.registry import read
 
@@ -42,18 +43,18 @@ def mirror(workspace: Workspace, folder: Path) -> None:
             workspace.write(path.relative_to(folder).as_posix(), path.read_bytes())
 
 
-@pytest.mark.parametrize("sampled", [estimating.SAMPLED, 4])
+@pytest.mark.parametrize("sampled", [estimates.SAMPLED, 4])
 def test_o73_a_plan_is_near_on_real_folders(
     workspace: Workspace, shared: Path, monkeypatch: pytest.MonkeyPatch, sampled: int
 ) -> None:
     """Also where but some documents of a type are sampled."""
-    monkeypatch.setattr(estimating, "SAMPLED", sampled)
+    monkeypatch.setattr(estimates, "SAMPLED", sampled)
     off = {}
     for folder in sorted((shared / "realdocs").iterdir()):
         if folder.is_dir() and folder.name not in ("LICENCES", "round2"):
             settings = workspace.settings(source=str(folder))
             planned, real = plan_build(settings)["work"]["rows_written"], made(settings, folder)
-            few = sampled < estimating.SAMPLED and folder.name in ("pdf", "html", "docx")  # of very unlike files
+            few = sampled < estimates.SAMPLED and folder.name in ("pdf", "html", "docx")  # of very unlike files
             if not (near(planned, real) or few):
                 off[folder.name] = (planned, real)
     assert not off
@@ -90,7 +91,7 @@ def test_o73_pictures_and_films_are_skipped_not_text(workspace: Workspace, capsy
 def test_many_documents_are_estimated_from_a_sample_of_their_type(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(estimating, "SAMPLED", 10)
+    monkeypatch.setattr(estimates, "SAMPLED", 10)
     for number in range(200):
         workspace.write(f"{number}.md", f"# {number}\n\n" + f"Turn the valve {number} times. " * (3 + number % 40))
         workspace.write(f"{number}.csv", "a,b\n" + f"valve {number},twice\n" * (3 + number % 40))
@@ -102,8 +103,8 @@ def test_many_documents_are_estimated_from_a_sample_of_their_type(
 
 def test_a_sample_is_the_same_in_every_order_and_bounded() -> None:
     documents = [Unread(f"{number}.md", number * 10_000) for number in range(300)]
-    sample = estimating._samples(documents)
-    assert estimating._samples(reversed(documents)) == sample
+    sample = estimates._samples(documents)
+    assert estimates._samples(reversed(documents)) == sample
     (own,) = sample.values()
-    assert len(own) <= estimating.SAMPLED and sum(one.size for one in own) <= estimating.SAMPLED_BYTES
-    assert estimating._samples([Unread("a.pdf", 10**9)]) == {".pdf": [Unread("a.pdf", 10**9)]}, "one at least"
+    assert len(own) <= estimates.SAMPLED and sum(one.size for one in own) <= estimates.SAMPLED_BYTES
+    assert estimates._samples([Unread("a.pdf", 10**9)]) == {".pdf": [Unread("a.pdf", 10**9)]}, "one at least"

@@ -17,9 +17,9 @@ from traces import download, traces
 from typer.testing import CliRunner
 
 from chunker.chunk import document_id
-from flows import keeping
-from flows.cli import app
-from flows.place import open_storage, published
+from flows.cli.app import app
+from flows.maintenance import kept_revisions
+from flows.opening import open_storage, published
 from indexes.lexical.index import LexicalIndex
 from indexes.revisions import generation, retention
 from indexes.revisions.erasure import INTENT, matches
@@ -73,13 +73,13 @@ def test_deleting_first_and_erasing_later(workspace: Workspace) -> None:
     for number in range(4):
         workspace.write("key.md", f"# Key\n\nThe key hangs in bay {number}.\n")
         workspace.build()
-    keeping.sweep(workspace.settings())
+    kept_revisions.sweep(workspace.settings())
     assert left(workspace)
-    said = keeping.purge(workspace.settings(), [SECRET])
+    said = kept_revisions.purge(workspace.settings(), [SECRET])
     assert left(workspace) == []
     assert said["found"] == [] and said["nowhere"] == [SECRET] and said["records_removed"] == 1
     assert keys(workspace) == {"guide.md", "key.md"}
-    assert keeping.verify(workspace.settings())["whole"]
+    assert kept_revisions.verify(workspace.settings())["whole"]
     assert_equals_a_clean_build(workspace)
 
 
@@ -104,19 +104,19 @@ def test_what_only_a_killed_build_wrote_goes(workspace: Workspace, monkeypatch: 
     (workspace.index / "generations" / "stray.txt").write_text("no generation")
     (workspace.index / f".{'0' * 32}.tmp").write_text(f"half a record about {MARKER}")
     assert any("generations" in place for place in left(workspace))
-    said = keeping.purge(workspace.settings(), [SECRET])
+    said = kept_revisions.purge(workspace.settings(), [SECRET])
     assert said["nowhere"] == [SECRET] and left(workspace) == []
     assert_equals_a_clean_build(workspace)
 
 
 def test_what_a_killed_first_build_wrote_goes(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError, match="nothing is kept there"):
-        keeping.purge(workspace.settings(), [SECRET])
+        kept_revisions.purge(workspace.settings(), [SECRET])
     fill(workspace)
     mark(workspace)
     kill_build(workspace, monkeypatch)
     assert left(workspace)
-    assert keeping.purge(workspace.settings(), [SECRET])["revision"] == 0
+    assert kept_revisions.purge(workspace.settings(), [SECRET])["revision"] == 0
     assert left(workspace) == []
     (workspace.docs / SECRET).unlink()
     workspace.build()
@@ -132,10 +132,10 @@ def test_an_index_that_is_damaged_is_erased_from_and_can_be_repaired(workspace: 
     meant = [row for row in rows(workspace) if row["key"] != SECRET]
     damage(workspace, *DAMAGES["rows are not what their digests say"])
     damage(workspace, *DAMAGES["documents have other rows than the catalog says"])
-    keeping.purge(workspace.settings(), [SECRET])
+    kept_revisions.purge(workspace.settings(), [SECRET])
     assert left(workspace) == []
-    assert not keeping.verify(workspace.settings())["whole"]
-    assert keeping.repair(workspace.settings(), quiet)["repaired"]
+    assert not kept_revisions.verify(workspace.settings())["whole"]
+    assert kept_revisions.repair(workspace.settings(), quiet)["repaired"]
     assert rows(workspace) == meant
 
 
@@ -144,11 +144,11 @@ def test_patterns_and_several_keys(workspace: Workspace) -> None:
     for key in ("internal/a.md", "internal/deep/b.md", "internal", "[internal]/c.md"):
         workspace.write(f"{key}.md" if key == "internal" else key, f"# Secret\n\nThe word is {MARKER} {len(key)}.\n")
     workspace.build()
-    said = keeping.purge(workspace.settings(), ["internal/*", "nobody.md"])
+    said = kept_revisions.purge(workspace.settings(), ["internal/*", "nobody.md"])
     assert [one["key"] for one in said["found"]] == ["internal/a.md", "internal/deep/b.md"]
     assert said["found"][0]["revisions"] == [1] and said["nowhere"] == ["nobody.md"]
     assert keys(workspace) == {"guide.md", "key.md", "internal.md", "[internal]/c.md"}
-    keeping.purge(workspace.settings(), ["internal.md", "[internal]/c.md"])
+    kept_revisions.purge(workspace.settings(), ["internal.md", "[internal]/c.md"])
     assert left(workspace) == [] and keys(workspace) == {"guide.md", "key.md"}
 
 
@@ -179,12 +179,12 @@ def test_a_key_that_two_sources_hold_is_asked_about(workspace: Workspace, tmp_pa
     workspace.build(source=str(other), source_name="wiki", new_source=True)
     before = rows(workspace)
     with pytest.raises(UsageError, match="documents of the sources default, wiki") as refusal:
-        keeping.purge(workspace.settings(), [SECRET])
+        kept_revisions.purge(workspace.settings(), [SECRET])
     assert "--source-name default" in refusal.value.remedy and rows(workspace) == before
     assert not (workspace.index / INTENT).exists()
     with pytest.raises(UsageError, match="knows no source nobody"):
-        keeping.purge(workspace.settings(), [SECRET], "nobody")
-    said = keeping.purge(workspace.settings(), [SECRET], "default")
+        kept_revisions.purge(workspace.settings(), [SECRET], "nobody")
+    said = kept_revisions.purge(workspace.settings(), [SECRET], "default")
     assert [one["source"] for one in said["found"]] == ["default"]
     assert rows(workspace) == [row for row in before if row["document_id"] != document_id("default", SECRET)]
     assert not traces([workspace.index / "generations"], [f"word is {MARKER}"])
@@ -272,7 +272,7 @@ def steps_of(workspace: Workspace) -> int:
     shutil.copytree(workspace.index, copy.index)
     with pytest.MonkeyPatch.context() as patch:
         steps = Steps(patch, 0)
-        keeping.purge(copy.settings(), [SECRET])
+        kept_revisions.purge(copy.settings(), [SECRET])
     assert left(copy) == []
     return steps.done
 
@@ -283,22 +283,22 @@ def killed_and_resumed(workspace: Workspace, at: int, resume: Callable[[Workspac
     with pytest.MonkeyPatch.context() as patch:
         Steps(patch, at)
         with pytest.raises(Killed):
-            keeping.purge(copy.settings(), [SECRET])
+            kept_revisions.purge(copy.settings(), [SECRET])
     assert (copy.index / INTENT).exists() or left(copy), "nothing is crossed out before it is done"
     resume(copy)
     assert left(copy) == [], f"killed at {at}"
     assert not (copy.index / INTENT).exists()
     assert keys(copy) == {"guide.md", "key.md"}
-    assert keeping.verify(copy.settings(), everything=True)["whole"]
+    assert kept_revisions.verify(copy.settings(), everything=True)["whole"]
     shutil.rmtree(copy.index)
 
 
 def again(workspace: Workspace) -> None:
-    keeping.purge(workspace.settings(), [SECRET])
+    kept_revisions.purge(workspace.settings(), [SECRET])
 
 
 def swept(workspace: Workspace) -> None:
-    keeping.sweep(workspace.settings())
+    kept_revisions.sweep(workspace.settings())
 
 
 def built(workspace: Workspace) -> None:
@@ -343,10 +343,10 @@ def test_an_erasure_on_s3_leaves_nothing_there_or_on_this_machine(
     with monkeypatch.context() as patch:  # the pointer is written and nothing is removed yet
         patch.setattr(retention, "give_up", lambda *given: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
-            keeping.purge(remote.settings(), [SECRET, f"other-{SECRET}"])
-    keeping.sweep(remote.settings())
+            kept_revisions.purge(remote.settings(), [SECRET, f"other-{SECRET}"])
+    kept_revisions.sweep(remote.settings())
     assert traces([download(place, tmp_path / "after"), tmp_path / "cache"], [MARKER]) == []
     assert keys(remote) == {"guide.md", "key.md"}
-    assert keeping.verify(remote.settings())["whole"]
+    assert kept_revisions.verify(remote.settings())["whole"]
     assert published(remote.settings())[1].made_by == "purge" and open_storage(remote.settings()).remote
     assert_equals_a_clean_build(remote)

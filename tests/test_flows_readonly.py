@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from conftest import ROOT, Workspace
 
-from flows import keeping
-from flows.place import open_storage, published
+from flows.maintenance import kept_revisions
+from flows.maintenance.status import standing
+from flows.opening import open_storage, published
 from flows.searching import ask
-from flows.standing import standing
 from indexes.revisions.generation import published_catalog
 from indexes.storage.objects import FolderObjects
 from indexes.storage.storage import Storage
@@ -90,8 +90,8 @@ def test_reading_calls_nothing_that_writes(built: Workspace, monkeypatch: pytest
     for mode in ("hybrid", "dense", "bm25"):
         assert ask(built.settings(), "the key", mode, 1, [], 0.0, expand=True)["hits"]
     standing(built.settings())
-    keeping.revisions(built.settings())
-    assert keeping.verify(built.settings(), everything=True)["whole"]
+    kept_revisions.revisions(built.settings())
+    assert kept_revisions.verify(built.settings(), everything=True)["whole"]
     assert files(built.index) == before
 
 
@@ -105,7 +105,7 @@ def test_a_reader_makes_no_part_that_is_missing(built: Workspace, missing: str) 
         with pytest.raises(StoreError, match="is missing") as error:
             published_catalog(again, pointer)
         assert "gristmill repair" in error.value.remedy
-    assert not keeping.verify(built.settings())["whole"]
+    assert not kept_revisions.verify(built.settings())["whole"]
     assert files(built.index) == before
 
 

@@ -9,8 +9,8 @@ import pytest
 from conftest import Workspace
 
 from enrich.models.registry import ModelFolder, load_registry
-from flows.build import BuildOptions, build
-from flows.reindex import ReindexOptions, reindex
+from flows.build.build import BuildOptions, build
+from flows.build.reindex import ReindexOptions, reindex
 from flows.searching import open_searcher
 from flows.settings import Settings, load_settings
 from indexes.storage.storage import Storage

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from flows import temporary_server
+from flows.orchestration import temporary_server
 
 # Stands for uvicorn: it says that it runs and waits to be told to stop.
 SERVER = """
@@ -23,7 +23,7 @@ time.sleep(300)
 """
 STARTER = """
 import sys, time
-from flows.temporary_server import _Apart
+from flows.orchestration.temporary_server import _Apart
 child = _Apart().Popen([sys.executable, "-m", "standin", "--port", "1", "prefect.server.api.server:create_app"])
 print(child.pid, flush=True)
 time.sleep(300)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flows import turns
-from flows.turns import DAY, Turns
+from flows.build import rereading
+from flows.build.rereading import DAY, Turns
 from indexes.storage.storage import Storage
 
 NAMES = [hashlib.sha256(str(number).encode()).hexdigest()[:32] for number in range(300)]
@@ -20,7 +20,7 @@ class Days:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, storage: Storage) -> None:
         self.now = 20_000.0
         self._storage = storage
-        monkeypatch.setattr(turns, "time", type("Clock", (), {"time": staticmethod(lambda: self.now * DAY)}))
+        monkeypatch.setattr(rereading, "time", type("Clock", (), {"time": staticmethod(lambda: self.now * DAY)}))
 
     def built(self, days: int = 30, source: str = "default", *, broken_off: bool = False) -> list[str]:
         """The documents that a build reads again."""

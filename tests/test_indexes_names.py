@@ -231,7 +231,7 @@ ASKED = {
 def test_the_files_of_o36_with_the_real_model(
     shared: Path, tmp_path: Path, prefect: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows.build import BuildOptions, build
+    from flows.build.build import BuildOptions, build
     from flows.searching import open_searcher
     from flows.settings import load_settings
 

@@ -14,7 +14,7 @@ import pytest
 from comparing import rows
 from conftest import Workspace
 
-from flows.keeping import verify
+from flows.maintenance.kept_revisions import verify
 
 ARCHIVE = Path(__file__).parent / "data" / "published_before.tar.gz"
 KEYS = {"guide.md", "labelled.md", "page.html", "plain.txt", "stock.docx"}

@@ -448,7 +448,7 @@ class Storage:
         return sum({(one.st_dev, one.st_ino): one.st_size for one in _files(self._local)}.values())
 
     def turns(self) -> bytes | None:
-        """What is kept of the turns in which documents are read again, see :mod:`flows.turns`."""
+        """What is kept of the turns in which documents are read again, see :mod:`flows.build.rereading`."""
         found = self.objects.get(TURNS)
         return found[0] if found is not None else None
 

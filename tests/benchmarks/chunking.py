@@ -30,7 +30,7 @@ from chunker.split import split
 from chunker.tokens import Ruler
 from enrich.embedding.embedder import Embedder, open_embedder
 from enrich.models.registry import ModelFolder, load_registry
-from flows.ruler import chunker_settings, open_ruler
+from flows.models.ruler import chunker_settings, open_ruler
 from flows.settings import Settings, load_settings
 from indexes.evaluation.metrics import interval
 from parsers.registry import read

@@ -19,7 +19,7 @@ from typing import Any
 
 from chunker.chunk import Chunk
 from chunker.split import split
-from flows.ruler import chunker_settings, open_ruler
+from flows.models.ruler import chunker_settings, open_ruler
 from flows.settings import load_settings
 from parsers.document import Document, leaves
 from parsers.registry import read

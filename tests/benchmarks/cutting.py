@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from chunker.split import cut
-from flows.ruler import chunker_settings, open_ruler
+from flows.models.ruler import chunker_settings, open_ruler
 from flows.settings import load_settings
 from parsers.registry import read
 

@@ -40,7 +40,7 @@ from enrich.notes.prompts import (  # noqa: E402
 )
 from enrich.notes.runtimes.llama_cpp import LlamaRuntime  # noqa: E402
 from enrich.notes.writer import Completion, NoteWriter  # noqa: E402
-from flows.ruler import chunker_settings, open_ruler  # noqa: E402
+from flows.models.ruler import chunker_settings, open_ruler  # noqa: E402
 from parsers.registry import read  # noqa: E402
 
 RUN = 10  # neighbouring chunks taken together

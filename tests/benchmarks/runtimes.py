@@ -20,8 +20,8 @@ from enrich.embedding.embedder import open_embedder
 from enrich.embedding.runtime import RUNTIMES, choices
 from enrich.models.conversion import convert
 from enrich.models.registry import DEFAULT_EMBEDDER, ModelFolder, default_root, load_registry
-from flows.choosing import QUANTIZED
-from flows.ruler import chunker_settings, open_ruler
+from flows.models.ruler import chunker_settings, open_ruler
+from flows.models.runtime_choice import QUANTIZED
 from flows.settings import load_settings
 from parsers import registry as parsers
 from parsers.errors import ModelError

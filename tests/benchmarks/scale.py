@@ -101,7 +101,7 @@ def child(work: Path) -> None:
     import pytest
     from fakes import LettersRuntime, install_letters
 
-    from flows.build import BuildOptions, build
+    from flows.build.build import BuildOptions, build
 
     models = work / "models"
     shutil.rmtree(models, ignore_errors=True)

@@ -32,7 +32,7 @@ def main() -> None:
     if arguments.only:
         print(json.dumps(own(arguments.only, arguments.books)))
         return
-    from flows.ruler import open_ruler
+    from flows.models.ruler import open_ruler
     from flows.settings import load_settings
     from parsers.registry import read
 
@@ -69,7 +69,7 @@ def own(what: str, books: Path) -> float:
     from chunker.blocks import regions
     from chunker.kept import Kept
     from chunker.split import split
-    from flows.ruler import chunker_settings, open_ruler
+    from flows.models.ruler import chunker_settings, open_ruler
     from flows.settings import load_settings
     from parsers.registry import read
 

@@ -37,7 +37,7 @@ from enrich.notes.note import Note  # noqa: E402
 from enrich.notes.prompts import Window, Windows, WindowSettings  # noqa: E402
 from enrich.notes.runtimes.llama_cpp import LlamaRuntime  # noqa: E402
 from enrich.notes.writer import NoteSettings, NoteWriter  # noqa: E402
-from flows.ruler import chunker_settings, open_ruler  # noqa: E402
+from flows.models.ruler import chunker_settings, open_ruler  # noqa: E402
 from parsers.document import Document  # noqa: E402
 from parsers.registry import read  # noqa: E402
 

@@ -87,7 +87,7 @@ def child(work: Path, documents: int, builds: int) -> None:
     from fakes import install_letters
     from prefect import Task
 
-    from flows import build
+    from flows.build import build
     from flows.settings import load_settings
 
     found = []

@@ -1,0 +1,363 @@
+"""What a build has to do: the source's listing against the catalog of the published revision.
+
+Invariants:
+- A document whose version and recipe did not change is not looked at, unless all are to be read again or its turn has
+  come; one whose version changed is not either, where the cache knows that the bytes of both versions are equal.
+- A file of a known type that no adapter reads is skipped by its name: it is not fetched, its changes change nothing.
+- A document of another source is not looked at.
+- An empty listing is an error, never a removal of everything; a listing that breaks off leaves no plan.
+- The plan lies in a file, so that no build holds a list of all documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from chunker.chunk import document_id
+from flows.build.batch import Batch, Entry, State
+from flows.build.rereading import Turns
+from flows.build.seen_versions import SeenVersion
+from flows.context import Workshop
+from flows.sources import Object
+from indexes.cache.memo import version_key
+from indexes.catalog import Row, status_of_today
+from indexes.revisions.generation import published_catalog
+from parsers.errors import GateRefused, SourceError, UsageError
+from parsers.registry import unread_by_name
+
+PIECE: Final = 10_000  # rows of the catalog that are Python objects at a time
+REMOVED_AT_ONCE: Final = 2_000
+SKIPPED: Final = "skipped"  # the version of what is skipped by its name
+STEPS: Final = ("add", "look", "renew", "retry", "reread", "remove")
+READ_AGAIN: Final = ("reread", "retry")  # steps that a kept plan does not hold: they depend on the day
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What the plan asks of a document in the catalog: the same fields of :class:`indexes.catalog.Row`."""
+
+    document_id: str
+    key: str
+    version: str
+    size: int
+    media_type: str
+    recipe: str
+    status: str
+    reason: str
+    attempts: int
+    tokens: int
+    unknown: int
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "status", status_of_today(self.status))
+
+
+COLUMNS: Final = Known.__struct_fields__
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a plan.
+
+    Attributes:
+        do: ``add`` a document that is new, ``look`` at one whose version moved, ``renew`` one whose recipe moved alone,
+            ``retry`` one that failed, ``reread`` one of which nothing moved, or ``remove`` one that is gone.
+        key, version, size, problem, status: as the source lists it.
+        document_id: of the document.
+    """
+
+    do: str
+    key: str
+    document_id: str
+    version: str = ""
+    size: int = 0
+    problem: str = ""
+    status: Literal["failed", "skipped"] = "failed"
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan is asked for besides the settings.
+
+    Attributes:
+        new_source: whether a source that the index does not know may be added to it.
+        reread: whether all documents are to be read again.
+        retry_failed: whether those that failed are to be tried again.
+    """
+
+    new_source: bool = False
+    reread: bool = False
+    retry_failed: bool = False
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a build has to look at.
+
+    Attributes:
+        path: the file of its steps, one JSON object a line, by ascending key.
+        source: the source's name.
+        listed: how many documents the source holds.
+        listed_size: bytes of those that are to be read.
+        skipped: how many of them are skipped by their names.
+        unchanged: how many of them need nothing.
+        steps: how many are to be added, looked at, renewed, tried again, read again and removed.
+        skipped_steps: how many of these steps are of documents skipped by their names.
+        size: bytes of the documents to look at.
+        known: how many documents of this source the index knows now.
+        before, gone: how many of these were not skipped, and how many of those are to be removed.
+        turns: which documents are read again though nothing moved.
+    """
+
+    path: Path
+    source: str
+    turns: Turns
+    listed: int = 0
+    listed_size: int = 0
+    skipped: int = 0
+    unchanged: int = 0
+    steps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STEPS, 0))
+    skipped_steps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STEPS, 0))
+    size: int = 0
+    known: int = 0
+    before: int = 0
+    gone: int = 0
+
+    @property
+    def looked_at(self) -> int:
+        """How many documents are to be looked at."""
+        return sum(self.steps.values()) - self.steps["remove"]
+
+    def read(self) -> Iterator[Step]:
+        """The steps, in their order."""
+        return read_steps(self.path)
+
+    def batches(self, shop: Workshop) -> Iterator[Batch]:
+        """The documents to look at, in batches of at most so many bytes (unless one alone is larger) and documents."""
+        batch: list[Step] = []
+        held = 0
+        limit, count = shop.settings.batch_bytes, shop.settings.batch_documents
+        for step in self.read():
+            if step.do == "remove":
+                continue
+            if batch and (held + _to_read(step) > limit or len(batch) >= count):
+                yield Batch(self.entries(shop, batch))
+                batch, held = [], 0
+            batch.append(step)
+            held += _to_read(step)
+        if batch:
+            yield Batch(self.entries(shop, batch))
+
+    def removed(self, shop: Workshop) -> Iterator[list[Row]]:
+        """The catalog rows of documents that are gone, some at a time."""
+        gone = (step.document_id for step in self.read() if step.do == "remove")
+        while ids := list(islice(gone, REMOVED_AT_ONCE)):
+            rows = shop.published_rows(ids)
+            yield [rows[name] for name in ids]
+
+    def entries(self, shop: Workshop, steps: list[Step]) -> list[Entry]:
+        """The documents of some steps."""
+        rows = shop.published_rows(step.document_id for step in steps if step.do != "add")
+        return [self._entry(shop, step, rows.get(step.document_id)) for step in steps]
+
+    def _entry(self, shop: Workshop, step: Step, row: Row | None) -> Entry:
+        listed = Object(step.key, step.version, step.size, step.problem, step.status)
+        entry = Entry(listed, self.source, row, labels=shop.labels(step.key))
+        if step.problem:
+            entry.fail(step.status, step.problem)
+        elif step.do in READ_AGAIN:
+            entry.reread, entry.again = True, step.do == "retry"
+        elif row is not None and row.version == step.version:
+            entry.media_type, entry.bytes_digest = row.media_type, row.bytes_digest
+        return entry
+
+
+def read_steps(path: Path) -> Iterator[Step]:
+    """The steps of a plan's file."""
+    decode = msgspec.json.Decoder(Step).decode
+    with path.open("rb") as file:
+        for line in file:
+            yield decode(line)
+
+
+def make_plan(shop: Workshop, path: Path, asked: Asked) -> Plan:
+    """List the source and compare it with the published catalog.
+
+    Args:
+        path: where the steps are written.
+
+    Raises:
+        SourceError: when the source cannot be listed, or is empty at a first build.
+        GateRefused: when it is empty and was not before.
+        UsageError: when the index does not know the source.
+    """
+    _check_sources(shop, new_source=asked.new_source)
+    source = shop.source.name
+    plan = Plan(path, source, Turns(shop.storage, source, shop.settings.reread_days))
+    shop.seen.begin(path.with_name("seen.jsonl"))
+    encode = msgspec.json.Encoder().encode
+    with path.open("wb") as file:
+        for step in _steps(shop, plan, asked):
+            file.write(encode(step) + b"\n")
+            plan.steps[step.do] += 1
+            plan.skipped_steps[step.do] += step.version == SKIPPED
+            plan.size += _to_read(step)
+    if not plan.listed:
+        _refuse_empty(shop, plan)
+    return plan
+
+
+def _steps(shop: Workshop, plan: Plan, asked: Asked) -> Iterator[Step]:
+    """The steps by ascending key."""
+    pairs = _pairs(shop, plan)
+    while piece := list(islice(pairs, PIECE)):
+        same = _same_bytes(shop, piece)
+        seen = []
+        for listed, row in piece:
+            if listed is None:
+                assert row is not None
+                plan.gone += _counts(row)
+                yield Step("remove", row.key, row.document_id)
+                continue
+            name = row.document_id if row is not None else document_id(plan.source, listed.key)
+            do = _to_do(shop, plan, asked, listed, row, moved=name not in same)
+            if do:
+                yield Step(do, listed.key, name, listed.version, listed.size, listed.problem, listed.status)
+            elif row is not None:
+                plan.unchanged += 1
+                shop.note_status(row)
+                if name in same:
+                    seen.append(same[name])
+        shop.seen.add(seen)
+
+
+def _to_do(shop: Workshop, plan: Plan, asked: Asked, listed: Object, row: Known | None, *, moved: bool) -> str:
+    """The step for a document that the source lists; empty where it needs none.
+
+    Args:
+        moved: whether another version means other bytes.
+    """
+    if row is None:
+        return "add"
+    failed = row.status == "failed" and not listed.problem
+    if failed and asked.retry_failed:
+        return "retry"
+    if (row.version != listed.version and moved) or not row.reason.startswith(listed.problem):
+        return "look"
+    if not shop.continues or row.recipe != shop.recipe(row.key, row.media_type):
+        return "renew" if moved else "look"
+    if not listed.problem and (asked.reread or plan.turns.is_due(row.document_id)):
+        return "retry" if failed else "reread"
+    return ""
+
+
+def _pairs(shop: Workshop, plan: Plan) -> Iterator[tuple[Object | None, Known | None]]:
+    """Both sides by ascending key, one beside the other."""
+    known = _known(shop, plan)
+    row = next(known, None)
+    for listed in _listed(shop, plan):
+        while row is not None and row.key < listed.key:
+            yield None, row
+            row = next(known, None)
+        if row is not None and row.key == listed.key:
+            yield listed, row
+            row = next(known, None)
+        else:
+            yield listed, None
+    while row is not None:
+        yield None, row
+        row = next(known, None)
+
+
+def _listed(shop: Workshop, plan: Plan) -> Iterator[Object]:
+    """What the source lists; what is skipped by its name in a version that does not change."""
+    last = ""
+    for listed in shop.source.objects():
+        if plan.listed and listed.key <= last:
+            raise SourceError(
+                f"source {shop.source.address} lists {listed.key!r} after {last!r}",
+                "A source lists each key once, in ascending order; this one changed while it was listed. Build again.",
+            )
+        last = listed.key
+        plan.listed += 1
+        unread = "" if listed.problem else unread_by_name(listed.key)
+        if unread:
+            plan.skipped += 1
+            listed = Object(listed.key, SKIPPED, listed.size, unread, "skipped")
+        plan.listed_size += _to_read(listed)
+        yield listed
+
+
+def _same_bytes(shop: Workshop, piece: list[tuple[Object | None, Known | None]]) -> dict[str, SeenVersion]:
+    """Those documents, by id, whose version changed while their bytes did not, as far as the cache knows."""
+    asked = {}
+    for listed, row in piece:
+        changed = listed is not None and row is not None and row.version not in ("", SKIPPED, listed.version)
+        if changed and listed is not None and row is not None and not listed.problem:
+            asked[version_key(row.document_id, listed.version)] = (listed, row.document_id)
+    if not asked or not shop.continues:
+        return {}
+    rows = shop.published_rows(name for _, name in asked.values())
+    same = {}
+    for key, value in shop.versions.get(asked).items():
+        (listed, name), state = asked[key], State.decode(value)
+        known = rows[name]
+        if (state.bytes_digest, state.media_type) == (known.bytes_digest, known.media_type):
+            same[name] = SeenVersion(name, listed.version, listed.size)
+    return same
+
+
+def _to_read(listed: Object | Step) -> int:
+    """Bytes of a document that are to be read."""
+    return listed.size if not listed.problem else 0
+
+
+def _counts(row: Known) -> bool:
+    """Whether the guard of removals counts a document: one that was skipped is in no index."""
+    return row.status != "skipped" or row.tokens > 0
+
+
+def _known(shop: Workshop, plan: Plan) -> Iterator[Known]:
+    """What the catalog holds of the source, by ascending key."""
+    if shop.published is None:
+        return
+    table = published_catalog(shop.storage, shop.published).columns(COLUMNS, shop.source.name).sort_by("key")
+    for start in range(0, len(table), PIECE):
+        columns: Iterable[list[object]] = table.slice(start, PIECE).to_pydict().values()
+        for values in zip(*columns, strict=True):
+            row = Known(*values)
+            plan.known += 1
+            plan.before += _counts(row)
+            yield row
+
+
+def _check_sources(shop: Workshop, *, new_source: bool) -> None:
+    if shop.published is None:
+        return
+    sources = shop.published.sources
+    if shop.source.name not in sources and not new_source:
+        raise UsageError(
+            f"the index {shop.storage.address} knows the sources {', '.join(sorted(sources))}, not {shop.source.name}",
+            "Set `source_name` to one of them, or allow a further one with --new-source.",
+        )
+    others = sorted(sources.keys() - {shop.source.name})
+    if others and not shop.continues:
+        raise UsageError(
+            f"the index {shop.storage.address} was made with {shop.published.embedder}, and a new generation with "
+            f"{shop.settings.embedder} needs its other sources too: {', '.join(others)}",
+            f"Make it from what is stored: gristmill reindex --embedder {shop.settings.embedder}",
+        )
+
+
+def _refuse_empty(shop: Workshop, plan: Plan) -> None:
+    if plan.known:
+        raise GateRefused(
+            f"source {shop.source.address} lists no documents, and the index holds {plan.known} of it",
+            "An empty listing is never read as a removal. Check the source; to empty an index, remove its folder.",
+        )
+    raise SourceError(
+        f"source {shop.source.address} holds no documents", "Check the path, and `include` and `exclude`."
+    )
