@@ -17,7 +17,6 @@ from flows.cli import streams
 from flows.cli.command import STARTED, Config, Index, Json, Quiet, clearly, finish, say
 from flows.cli.maintenance import register
 from flows.cli.question_argument import QuestionCommand
-from flows.orchestration.temporary_server import keep_apart
 from flows.settings import Mode, Settings, load_settings, prepare_environment, prepare_llm
 
 SOME_FAILED: Final = 3
@@ -28,6 +27,13 @@ AllowUnmatched = Annotated[
     ),
 ]
 REFUSED: Final = 4
+Orchestrator = Annotated[
+    str | None,
+    typer.Option(
+        "--orchestrator",
+        help="prefect: run as a Prefect flow; none: run by itself; auto (default): prefect if PREFECT_API_URL is set.",
+    ),
+]
 
 app: Final = typer.Typer(
     help="Turns a document store into a published search index, again and again, touching only what changed.",
@@ -92,6 +98,7 @@ def build(
     replay: Annotated[
         Path | None, typer.Option("--replay", help="Build just what this kept plan says, or refuse.")
     ] = None,
+    orchestrator: Orchestrator = None,
     quiet: Quiet = False,
 ) -> None:
     """One incremental build: look at what changed, check the result, publish it."""
@@ -106,6 +113,7 @@ def build(
         vectors_for=vectors_for or None,
         notes="none" if no_notes else notes,
         notes_limit=notes_limit,
+        orchestrator=orchestrator,
     )
     if settings.notes == "llm":
         prepare_llm()
@@ -118,26 +126,13 @@ def build(
         planned = plan_build(settings, Asked(**asked), keep)
         finish(planned, as_json, lambda: printing.plan(planned, settings.exclude))
         return
-    report = _build(settings, quiet=quiet, allow_deletes=allow_deletes, force=force, replay=replay, **asked)
-    _built(report, as_json, settings)
-
-
-def _build(settings: Settings, *, quiet: bool, **asked: Any) -> dict[str, Any]:
-    """The report of a build; of a look alone, where that finds nothing to do."""
-    from flows.build.glance import nothing_to_do
-    from flows.context import check_surroundings
-
-    check_surroundings(settings)
-    if asked["replay"] is None:
-        looked = {name: asked[name] for name in ("new_source", "reread", "retry_failed")}
-        unchanged = nothing_to_do(settings, quiet=quiet, started=STARTED, **looked)
-        if unchanged is not None:
-            return unchanged
     from flows.build.build import BuildOptions
-    from flows.build.build import build as run
+    from flows.orchestration.choice import run_build
 
-    keep_apart()
-    return run(settings, BuildOptions(quiet=quiet, started=STARTED, **asked))
+    options = BuildOptions(
+        quiet=quiet, started=STARTED, allow_deletes=allow_deletes, force=force, replay=replay, **asked
+    )
+    _built(run_build(settings, options), as_json, settings)
 
 
 @app.command()
@@ -151,23 +146,23 @@ def reindex(
     force: Annotated[
         bool, typer.Option("--force", help="Publish although the gate of failures or recall refuses.")
     ] = False,
+    orchestrator: Orchestrator = None,
     quiet: Quiet = False,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Make the index anew for another embedding model, from what is stored; readers stay on the old one till then."""
-    settings = load_settings(config, index=index)
+    settings = load_settings(config, index=index, orchestrator=orchestrator)
     if settings.notes == "llm":
         prepare_llm()
     from flows.opening import published
 
     published(settings)
     from flows.build.reindex import ReindexOptions
-    from flows.build.reindex import reindex as run
+    from flows.orchestration.choice import run_reindex
 
-    keep_apart()
     options = ReindexOptions(embedder=embedder, rechunk=rechunk, force=force, quiet=quiet, started=STARTED)
-    report = run(settings, options)
+    report = run_reindex(settings, options)
     for name in ("embedder", *(["ruler"] if rechunk else [])):
         if name in settings.model_fields_set and getattr(settings, name) != embedder:
             say(f"note: your settings name another {name}: set it to {embedder}, or the next build swaps it back.")
