@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from flows import searching
 from flows.cli import printing
 from flows.cli.app import app
-from flows.searching import ask
+from flows.searching import answer_query
 from indexes.cache.memo import Memo
 from parsers.errors import ModelError
 
@@ -286,7 +286,7 @@ Keep it dry.
 
 
 def answer(workspace: Workspace, query: str, k: int = 10, *, expand: bool = False, **flags: Any) -> dict[str, Any]:
-    return ask(workspace.settings(**flags), query, "bm25", k, [], time.time(), expand=expand)
+    return answer_query(workspace.settings(**flags), query, "bm25", k, [], time.time(), expand=expand)
 
 
 def test_a_search_folds_expands_and_reorders(
@@ -302,7 +302,7 @@ def test_a_search_folds_expands_and_reorders(
     first = folded["hits"][0]
     assert "section" not in first
     assert sorted([first["key"], *(copy["key"] for copy in first["also"])]) == [f"copy{n}.md" for n in range(6)]
-    printing.hits(folded, explain=False)
+    printing.print_hits(folded, explain=False)
     shown = capsys.readouterr().out
     assert shown.count("    also: copy") == 3 and "… and 2 more with this text" in shown
 
@@ -311,7 +311,7 @@ def test_a_search_folds_expands_and_reorders(
     end = start + len(expanded["hits"][0]["section"]["text"])
     assert expanded["hits"][0]["section"] == {"start": start, "end": end, "text": GUIDE[start:end]}
     assert GUIDE[start:end].strip() == "## Pump\n\nThe pump stops by itself."
-    printing.hits(expanded, explain=True)
+    printing.print_hits(expanded, explain=True)
     assert (
         f"    section [{start}, {end}):\n      ## Pump\n\n      The pump stops by itself.\n" in capsys.readouterr().out
     )
@@ -320,7 +320,7 @@ def test_a_search_folds_expands_and_reorders(
         patch.setattr(Memo, "get", lambda self, keys: {})
         forgotten = answer(workspace, "pump stops", 1, expand=True)
     assert forgotten["hits"][0]["section"] is None
-    printing.hits(forgotten, explain=False)
+    printing.print_hits(forgotten, explain=False)
     assert "no longer remembered" in capsys.readouterr().out
 
     with pytest.raises(ModelError, match="no such folder"):
@@ -340,6 +340,6 @@ def test_a_search_folds_expands_and_reorders(
     flags = {"reranker": "some folder", "rerank_depth": 3, "rrf_k": 7, "search_depth": 50}
     after = answer(workspace, "pump key nothing", **flags)
     assert [hit["chunk_id"] for hit in after["hits"]] == before[2::-1] + before[3:] and len(before) > 3
-    printing.hits(after, explain=True)
+    printing.print_hits(after, explain=True)
     assert capsys.readouterr().out.count("reranker's score") == 3
     assert searching.open_searcher(workspace.settings(**flags), "bm25")._fusion.k == 7

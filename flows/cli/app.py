@@ -14,7 +14,7 @@ import typer
 
 from flows import interrupts
 from flows.cli import streams
-from flows.cli.command import STARTED, Config, Index, Json, Quiet, clearly, finish, say
+from flows.cli.command import STARTED, Config, Index, Json, Quiet, clearly, say, show_result
 from flows.cli.maintenance import register
 from flows.cli.question_argument import QuestionCommand
 from flows.orchestration.temporary_server import keep_apart
@@ -55,9 +55,9 @@ def _gristmill(
     """Turns a document store into a published search index, again and again, touching only what changed."""
 
 
-@app.command()
+@app.command("build")
 @clearly
-def build(
+def build_command(
     source: Annotated[str | None, typer.Argument(help="The folder that holds the documents.")] = None,
     index: Index = None,
     config: Config = None,
@@ -116,7 +116,7 @@ def build(
         from flows.cli import printing
 
         planned = plan_build(settings, Asked(**asked), keep)
-        finish(planned, as_json, lambda: printing.plan(planned, settings.exclude))
+        show_result(planned, as_json, lambda: printing.print_plan(planned, settings.exclude))
         return
     report = _build(settings, quiet=quiet, allow_deletes=allow_deletes, force=force, replay=replay, **asked)
     _built(report, as_json, settings)
@@ -140,9 +140,9 @@ def _build(settings: Settings, *, quiet: bool, **asked: Any) -> dict[str, Any]:
     return run(settings, BuildOptions(quiet=quiet, started=STARTED, **asked))
 
 
-@app.command()
+@app.command("reindex")
 @clearly
-def reindex(
+def reindex_command(
     embedder: Annotated[str, typer.Option("--embedder", help="The model that is to make the vectors.")],
     index: Index = None,
     rechunk: Annotated[
@@ -177,14 +177,14 @@ def reindex(
 def _built(report: dict[str, Any], as_json: bool, settings: Settings) -> None:
     from flows.cli import printing
 
-    finish(report, as_json, lambda: printing.build(report, settings.exclude))
+    show_result(report, as_json, lambda: printing.print_build(report, settings.exclude))
     if report["documents"]["failed"]:
         raise typer.Exit(SOME_FAILED)
 
 
-@app.command(cls=QuestionCommand)
+@app.command("search", cls=QuestionCommand)
 @clearly
-def search(
+def search_command(
     query: Annotated[str, typer.Argument(help="Any text.")],
     index: Index = None,
     mode: Annotated[str, typer.Option("--mode", help="hybrid, dense or bm25.")] = "hybrid",
@@ -206,18 +206,18 @@ def search(
     document whose labels cannot be read is shown only with --filter label=gristmill:unreadable-labels.
     """
     from flows.cli import printing
-    from flows.searching import ask
+    from flows.searching import answer_query
 
     if expand not in (None, "section"):
         raise typer.BadParameter(f"{expand!r} is not section, the only thing that a hit is expanded to")
     settings = load_settings(config, index=index, allow_unmatched_filters=allow_unmatched)
-    answer = ask(settings, query, _mode(mode), k, filters or [], STARTED, expand=expand is not None)
-    finish(answer, as_json, lambda: printing.hits(answer, explain=explain))
+    answer = answer_query(settings, query, _mode(mode), k, filters or [], STARTED, expand=expand is not None)
+    show_result(answer, as_json, lambda: printing.print_hits(answer, explain=explain))
 
 
-@app.command()
+@app.command("inspect")
 @clearly
-def inspect(
+def inspect_command(
     file: Annotated[Path, typer.Argument(help="The file to look at.")],
     html: Annotated[Path | None, typer.Option("--html", help="Write what is shown as a page to this file.")] = None,
     config: Config = None,
@@ -234,26 +234,26 @@ def inspect(
         from flows.pages.inspection import page
 
         write_page(html, page(found, file.name))
-    finish(found, as_json, lambda: printing.inspection(found))
+    show_result(found, as_json, lambda: printing.print_inspection(found))
     if found["document"]["status"] in ("failed", "skipped"):
         raise typer.Exit(SOME_FAILED)
 
 
-@app.command()
+@app.command("status")
 @clearly
-def status(index: Index = None, config: Config = None, as_json: Json = False) -> None:
+def status_command(index: Index = None, config: Config = None, as_json: Json = False) -> None:
     """What is published, and which documents are not wholly in it."""
     from flows.cli import printing
-    from flows.maintenance.status import standing
+    from flows.maintenance.status import index_status
 
     settings = load_settings(config, index=index)
-    found = standing(settings)
-    finish(found, as_json, lambda: printing.standing(found, settings.exclude))
+    found = index_status(settings)
+    show_result(found, as_json, lambda: printing.print_status(found, settings.exclude))
 
 
-@app.command()
+@app.command("evaluate")
 @clearly
-def evaluate(
+def evaluate_command(
     golden: Annotated[Path, typer.Argument(help="A golden set, one JSON object a line.")],
     index: Index = None,
     against: Annotated[
@@ -300,12 +300,12 @@ def evaluate(
         from flows.evaluation.evaluate import evaluate as run
 
         found = run(settings, golden, against=against, strict=not allow_stale, html=html)
-    finish(found, as_json, lambda: printing.evaluation(found))
+    show_result(found, as_json, lambda: printing.print_evaluation(found))
 
 
-@app.command(cls=QuestionCommand)
+@app.command("golden", cls=QuestionCommand)
 @clearly
-def golden(
+def golden_command(
     action: Annotated[str, typer.Argument(help="check or add.")],
     file: Annotated[Path, typer.Argument(help="The golden set, one JSON object a line.")],
     question: Annotated[str | None, typer.Argument(help="With add: the question.")] = None,
@@ -332,7 +332,7 @@ def golden(
     settings = load_settings(config, index=index)
     if action == "check":
         checked = golden_commands.check(settings, file)
-        finish(checked, as_json, lambda: printing.golden_check(checked))
+        show_result(checked, as_json, lambda: printing.print_golden_check(checked))
         if checked["errors"]:
             raise typer.Exit(2)
     elif action == "add":
@@ -342,14 +342,14 @@ def golden(
             raise typer.BadParameter("--line belongs to --doc")
         answer = golden_commands.Answer(document=doc, quote=quote, line=line, hit=hit, mode=_mode(mode))
         added = golden_commands.add(settings, file, question, answer, category)
-        finish(added, as_json, lambda: printing.golden_added(added))
+        show_result(added, as_json, lambda: printing.print_golden_added(added))
     else:
         raise typer.BadParameter(f"{action!r} is none of check, add")
 
 
-@app.command()
+@app.command("models")
 @clearly
-def models(
+def models_command(
     action: Annotated[str, typer.Argument(help="list, fetch, verify or convert.")] = "list",
     names: Annotated[list[str] | None, typer.Argument(help="Models; those of the settings by default.")] = None,
     notes: Annotated[str | None, typer.Option("--notes", help="Who writes notes: none, extractive or llm.")] = None,
@@ -361,21 +361,23 @@ def models(
 ) -> None:
     """List the known models, fetch some into the model folder, verify those there, or convert them for a runtime."""
     from flows.cli import printing_models
-    from flows.maintenance.models import run
+    from flows.maintenance.models import manage_models
 
     if runtimes and action != "convert":
         raise typer.BadParameter("--runtime belongs to convert")
-    found = run(load_settings(config, notes=notes), action, names or [], say, runtimes)
-    finish(
+    found = manage_models(load_settings(config, notes=notes), action, names or [], say, runtimes)
+    show_result(
         found,
         as_json,
-        lambda: printing_models.conversions(found) if action == "convert" else printing_models.models(found),
+        lambda: (
+            printing_models.print_conversions(found) if action == "convert" else printing_models.print_models(found)
+        ),
     )
 
 
-@app.command()
+@app.command("parity")
 @clearly
-def parity(
+def parity_command(
     embedder: Annotated[str | None, typer.Option("--embedder", help="The model; that of the settings.")] = None,
     runtimes: Annotated[
         list[str] | None, typer.Option("--runtime", help="What to compare; all that are there by default.")
@@ -393,14 +395,14 @@ def parity(
 
     settings = load_settings(config, index=index)
     found = run(settings, names=runtimes or [], embedder=embedder, with_index=index is not None, record=record, say=say)
-    finish(found, as_json, lambda: printing_models.parity(found))
+    show_result(found, as_json, lambda: printing_models.print_parity(found))
     if not found["ok"]:
         raise typer.Exit(REFUSED)
 
 
-@app.command()
+@app.command("doctor")
 @clearly
-def doctor(
+def doctor_command(
     config: Config = None,
     index: Index = None,
     choose: Annotated[
@@ -417,7 +419,7 @@ def doctor(
     if choose:
         choose_runtime(settings, say)
     found = examine(settings)
-    finish(found, as_json, lambda: printing_models.checks(found))
+    show_result(found, as_json, lambda: printing_models.print_checks(found))
     if not found["ok"]:
         raise typer.Exit(2)
 
@@ -427,7 +429,7 @@ register(app)
 
 def main() -> None:
     """The console script."""
-    streams.install()
+    streams.install_streams()
     interrupts.install()
     prepare_environment()
     app()

@@ -16,16 +16,16 @@ import typer
 from flows import interrupts
 from parsers.errors import GateRefused, GristmillError, sentence
 
-Arguments = ParamSpec("Arguments")
+_Arguments = ParamSpec("_Arguments")
 STARTED: Final = time.time()
 INTERRUPTED: Final = 130
 
 
-def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
+def clearly(command: Callable[_Arguments, None]) -> Callable[_Arguments, None]:
     """Have a command end in a clear message and the right exit status, whatever goes wrong in it."""
 
     @functools.wraps(command)
-    def run(*positional: Arguments.args, **named: Arguments.kwargs) -> None:
+    def run(*positional: _Arguments.args, **named: _Arguments.kwargs) -> None:
         as_json = bool(named.get("as_json"))
         try:
             command(*positional, **named)
@@ -77,7 +77,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing while building
 Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line of standard output.")]
 
 
-def finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
+def show_result(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
     """Give what a command found, to a program or to a person."""
     if as_json:
         _print_json(values)

@@ -6,29 +6,32 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.command import Config, Index, Json, clearly, finish, say
+from flows.cli.command import Config, Index, Json, clearly, say, show_result
 from flows.settings import load_settings
 from parsers.errors import GateRefused
 
 
 def register(app: typer.Typer) -> None:
     """Make them commands of the console script."""
-    for command in (revisions, rollback, sweep, verify, repair):
-        app.command()(command)
+    app.command("revisions")(revisions_command)
+    app.command("rollback")(rollback_command)
+    app.command("sweep")(sweep_command)
+    app.command("verify")(verify_command)
+    app.command("repair")(repair_command)
 
 
 @clearly
-def revisions(index: Index = None, config: Config = None, as_json: Json = False) -> None:
+def revisions_command(index: Index = None, config: Config = None, as_json: Json = False) -> None:
     """The revisions that are kept, and can be gone back to."""
     from flows.cli import printing
     from flows.maintenance import kept_revisions
 
     found = kept_revisions.revisions(load_settings(config, index=index))
-    finish(found, as_json, lambda: printing.revisions(found))
+    show_result(found, as_json, lambda: printing.print_revisions(found))
 
 
 @clearly
-def rollback(
+def rollback_command(
     revision: Annotated[
         int | None, typer.Argument(help="The revision; the one before the published by default.")
     ] = None,
@@ -45,11 +48,11 @@ def rollback(
         raise typer.BadParameter("--release goes back to nothing")
     settings = load_settings(config, index=index)
     found = kept_revisions.release(settings) if release else kept_revisions.rollback(settings, revision)
-    finish(found, as_json, lambda: printing.rolled_back(found))
+    show_result(found, as_json, lambda: printing.print_rolled_back(found))
 
 
 @clearly
-def sweep(
+def sweep_command(
     purge: Annotated[
         list[str] | None,
         typer.Option(
@@ -84,11 +87,11 @@ def sweep(
     if source_name is not None and not purge:
         raise typer.BadParameter("--source-name goes with --purge")
     found = kept_revisions.purge(settings, purge, source_name) if purge else kept_revisions.sweep(settings)
-    finish(found, as_json, lambda: printing.swept(found))
+    show_result(found, as_json, lambda: printing.print_swept(found))
 
 
 @clearly
-def verify(
+def verify_command(
     everything: Annotated[
         bool, typer.Option("--all", help="The rows of all kept revisions, not of the published one alone.")
     ] = False,
@@ -100,17 +103,17 @@ def verify(
     from flows.cli import printing
     from flows.maintenance import kept_revisions
 
-    found = kept_revisions.verify(load_settings(config, index=index), everything=everything)
-    finish(found, as_json, lambda: printing.verified(found))
+    found = kept_revisions.verify_index(load_settings(config, index=index), everything=everything)
+    show_result(found, as_json, lambda: printing.print_verified(found))
     if not found["whole"]:
         raise typer.Exit(GateRefused.exit_status)
 
 
 @clearly
-def repair(index: Index = None, config: Config = None, as_json: Json = False) -> None:
+def repair_command(index: Index = None, config: Config = None, as_json: Json = False) -> None:
     """Set the index right from what is whole and from the cache, and publish it; name what has to be built anew."""
     from flows.cli import printing
     from flows.maintenance import kept_revisions
 
-    found = kept_revisions.repair(load_settings(config, index=index), say)
-    finish(found, as_json, lambda: printing.repaired(found))
+    found = kept_revisions.repair_index(load_settings(config, index=index), say)
+    show_result(found, as_json, lambda: printing.print_repaired(found))
