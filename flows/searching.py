@@ -84,7 +84,7 @@ def check_always(settings: Settings, storage: Storage, pointer: Pointer, lexical
 
 
 @naming_the_place
-def ask(
+def answer_query(
     settings: Settings, query: str, mode: Mode, k: int, filters: list[str], started: float, *, expand: bool = False
 ) -> dict[str, Any]:
     """The answer to one question, as ``gristmill search --json`` prints it.

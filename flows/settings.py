@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
-from flows.patterns import begins, matches
+from flows.patterns import key_begins, key_matches
 from flows.settings_errors import describe, not_json, read_toml, unknown_variables
 from parsers.errors import UsageError
 from parsers.labels import RESERVED, is_reserved
@@ -27,8 +27,8 @@ SETTINGS_FILE = "gristmill.toml"
 class LabelRule(BaseModel):
     """Labels for the documents whose key matches; beside those that a document carries itself.
 
-    A rule has ``match``, a glob as :func:`flows.patterns.matches` reads it, in which ``[*]``, ``[?]`` and ``[[]`` stand
-    for the sign in the brackets; or ``prefix``, with which a key begins and in which no sign is special.
+    A rule has ``match``, a glob as :func:`flows.patterns.key_matches` reads it, in which ``[*]``, ``[?]`` and ``[[]``
+    stand for the sign in the brackets; or ``prefix``, with which a key begins and in which no sign is special.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -54,7 +54,7 @@ class LabelRule(BaseModel):
 
     def applies(self, key: str) -> bool:
         """Whether a document of this key gets the labels."""
-        return begins(key, self.prefix) if self.prefix else matches(key, self.match)
+        return key_begins(key, self.prefix) if self.prefix else key_matches(key, self.match)
 
     def __str__(self) -> str:
         return f"prefix = {self.prefix!r}" if self.prefix else f"match = {self.match!r}"
@@ -195,7 +195,7 @@ class Settings(BaseSettings):
 
     def embeds(self, key: str) -> bool:
         """Whether a document gets vectors."""
-        return "*" in self.vectors_for or any(matches(key, pattern) for pattern in self.vectors_for)
+        return "*" in self.vectors_for or any(key_matches(key, pattern) for pattern in self.vectors_for)
 
     @classmethod
     def settings_customise_sources(

@@ -45,7 +45,7 @@ def unknown_variables(model: type[BaseModel], environment: Iterable[str]) -> Ite
     for variable in sorted(environment):
         upper = variable.upper()
         if upper.startswith(PREFIX) and upper not in OTHERS and upper not in known:
-            yield f"unknown variable {variable}{meant(upper, known)}"
+            yield f"unknown variable {variable}{_meant(upper, known)}"
 
 
 def describe(model: type[BaseModel], error: Mapping[str, Any]) -> str:
@@ -55,7 +55,7 @@ def describe(model: type[BaseModel], error: Mapping[str, Any]) -> str:
         return f"{'.'.join(map(str, place))}: {error['msg']}"
     *above, name = place
     shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
-    return f"unknown setting {shown}{meant(str(name), list(_model_at(model, above).model_fields))}"
+    return f"unknown setting {shown}{_meant(str(name), list(_model_at(model, above).model_fields))}"
 
 
 def not_json(environment: Mapping[str, str], field: str) -> str:
@@ -67,7 +67,7 @@ def not_json(environment: Mapping[str, str], field: str) -> str:
     return f"variable {variable} must be JSON, such as {json.dumps([value or 'name'])}, got {value!r}"
 
 
-def meant(name: str, known: Sequence[str]) -> str:
+def _meant(name: str, known: Sequence[str]) -> str:
     """The end of a message on an unknown name."""
     close = get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(sorted(known))}"

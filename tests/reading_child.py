@@ -32,9 +32,9 @@ def main(given: dict[str, Any]) -> None:
     from enrich.embedding.runtime import RUNTIMES, RuntimeKind
     from flows.evaluation.evaluate import evaluate
     from flows.maintenance import kept_revisions
-    from flows.maintenance.status import standing
+    from flows.maintenance.status import index_status
     from flows.opening import published
-    from flows.searching import ask
+    from flows.searching import answer_query
     from flows.settings import load_settings
     from parsers.errors import GristmillError
 
@@ -42,16 +42,16 @@ def main(given: dict[str, Any]) -> None:
     golden = Path(given.pop("golden"))
     settings = load_settings(**given)
     commands: dict[str, Any] = {
-        mode: lambda mode=mode: ask(settings, "the key", mode, 2, [], 0.0, expand=True)["hits"][0]["key"]
+        mode: lambda mode=mode: answer_query(settings, "the key", mode, 2, [], 0.0, expand=True)["hits"][0]["key"]
         for mode in ("hybrid", "dense", "bm25")
     }
     commands |= {
-        "status": lambda: standing(settings)["counts"]["documents"],
-        "verify": lambda: kept_revisions.verify(settings, everything=True),
+        "status": lambda: index_status(settings)["counts"]["documents"],
+        "verify": lambda: kept_revisions.verify_index(settings, everything=True),
         "revisions": lambda: len(kept_revisions.revisions(settings)["revisions"]),
         "evaluate": lambda: {key: evaluate(settings, golden).get(key, "") for key in ("record", "not_kept")},
         "sweep": lambda: kept_revisions.sweep(settings),
-        "repair": lambda: kept_revisions.repair(settings, str),
+        "repair": lambda: kept_revisions.repair_index(settings, str),
         "rollback": lambda: kept_revisions.rollback(settings, None),
         "probes": lambda: published(settings)[0].keep_probes("0" * 32, b""),
     }

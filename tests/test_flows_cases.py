@@ -466,7 +466,7 @@ def test_o27_every_step_is_found_in_old_and_new_readers(workspace: Workspace) ->
     assert not workspace.build()["published"]
     assert answers() == updated | {"maple": set()}
     assert {word: {hit.key for hit in old.search(word, "bm25", 9)} for word in first} == first
-    assert kept_revisions.verify(workspace.settings())["whole"]
+    assert kept_revisions.verify_index(workspace.settings())["whole"]
     assert_equals_a_clean_build(workspace)
 
 
@@ -492,7 +492,7 @@ def test_a_document_of_ten_thousand_chunks_across_many_batches(
     report = workspace.build()
     assert report["work"]["embedded"] == report["chunks"]["added"] == report["chunks"]["removed"] == 1
     assert report["work"]["rows_written"] == 3, "its neighbours name it"
-    verdict = kept_revisions.verify(workspace.settings())
+    verdict = kept_revisions.verify_index(workspace.settings())
     assert verdict["whole"] and verdict["revisions"][0]["checked"] == 10_001
     hint = next(one for one in verdict["revisions"][0]["findings"] if "not in the vector index yet" in one["what"])
     assert hint["count"] == 3 and not hint["fault"]

@@ -42,7 +42,7 @@ def walk(variants: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def check(settings: Settings, flags: dict[str, Any]) -> None:
-    found = kept_revisions.verify(settings, everything=False)
+    found = kept_revisions.verify_index(settings, everything=False)
     assert found["whole"], (flags, found)
     searcher = open_searcher(settings, "hybrid")
     assert searcher.search("pump", "hybrid", k=1), flags

@@ -23,7 +23,7 @@ from flows.build.build import BuildOptions, build
 from flows.build.dry_run import plan_build
 from flows.cli import printing
 from flows.cli.app import app
-from flows.maintenance.status import standing
+from flows.maintenance.status import index_status
 from flows.opening import published
 from flows.sources import Object
 from flows.sources.folder import FolderSource
@@ -553,7 +553,7 @@ def test_o72_what_no_adapter_reads_is_skipped_and_the_build_succeeds(
         {"type": ".MP4", "documents": 1, "example": "demo.MP4", "exclude": "*.MP4"},
         {"type": "core", "documents": 1, "example": "core", "exclude": "core"},
     ]
-    printing.build(report, ["drafts/*"])
+    printing.print_build(report, ["drafts/*"])
     out = capsys.readouterr().out
     assert out.count("skipped    ") == 3 and 'exclude = ["*.png"]' in out and "image/png" not in out
     assert 'all of them: exclude = ["drafts/*", "*.png", "*.MP4", "core"]' in out
@@ -567,7 +567,7 @@ def test_o72_what_no_adapter_reads_is_skipped_and_the_build_succeeds(
     (workspace.docs / "core").write_bytes(b"\x7fELF" + bytes(7000))
     report = workspace.build()
     assert not report["published"], "what is in no index may change as it likes"
-    found = standing(workspace.settings())
+    found = index_status(workspace.settings())
     assert found["documents"] == {"ok": 3, "skipped": 6}
     assert [one["exclude"] for one in found["skipped"]] == ["*.png", "core"]
     workspace.flags = {"exclude": [one["exclude"] for one in found["skipped"]]}
@@ -661,7 +661,7 @@ def test_a_document_that_becomes_a_picture_keeps_its_rows_and_is_named(
     workspace.write("logo", PNG)
     report = workspace.build()
     assert report["documents"]["skipped"] == 1 and "zebra" in shown(workspace, "logo")
-    printing.build(report)
+    printing.print_build(report)
     out = capsys.readouterr().out
     assert "skipped    logo: no adapter reads a file without an extension" in out and "keeps its last good" in out
     assert workspace.build()["work"] == NOTHING
@@ -680,7 +680,7 @@ def test_rows_of_old_catalogs_that_say_unsupported_read_as_skipped(workspace: Wo
     assert set(table.to_arrow()["status"].to_pylist()) == {"ok", "unsupported"}
     storage, pointer = published(workspace.settings())
     storage.publish(msgspec.structs.replace(pointer, documents_version=table.version))
-    assert standing(workspace.settings())["documents"] == {"ok": 3, "skipped": 2}
+    assert index_status(workspace.settings())["documents"] == {"ok": 3, "skipped": 2}
     planned = plan_build(workspace.settings())["documents"]
     assert planned["skipped"] == 1 and planned["add"] == planned["remove"] == 0
     report = workspace.build()
@@ -705,4 +705,4 @@ def test_o68_status_goes_on_while_files_vanish(workspace: Workspace, monkeypatch
                 shutil.rmtree(passing)
 
     monkeypatch.setattr(os, "walk", walk)
-    assert standing(workspace.settings())["bytes"] > 0
+    assert index_status(workspace.settings())["bytes"] > 0

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from flows import searching
 from flows.cli import printing
 from flows.cli.app import app
-from flows.searching import ask
+from flows.searching import answer_query
 from indexes.cache.memo import Memo
 from parsers.errors import ModelError
 
@@ -44,7 +44,7 @@ def last_json(done: subprocess.CompletedProcess[str]) -> Any:
 
 
 def test_every_command_has_a_help_text() -> None:
-    assert {command.callback.__name__ for command in app.registered_commands if command.callback} >= {
+    assert {command.name for command in app.registered_commands} >= {
         "build",
         "search",
         "inspect",
@@ -58,6 +58,19 @@ def test_every_command_has_a_help_text() -> None:
         assert command.callback is not None and command.callback.__doc__
 
 
+def test_help_imports_no_heavy_library() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from flows.cli.app import app\n"
+        "for name in [None, *(one.name for one in app.registered_commands)]:\n"
+        "    done = CliRunner().invoke(app, [*([name] if name else []), '--help'])\n"
+        "    assert done.exit_code == 0, done.output\n"
+        "print(sorted({'prefect', 'lancedb', 'torch', 'pyarrow', 'transformers'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -67,24 +80,24 @@ def test_every_command_has_a_help_text() -> None:
         (["build", ".", "--index", "/proc/gristmill"], "cannot be used"),
         (["build"], "no source is given"),
         (["search", "x", "--index", "nowhere"], "nothing is published"),
-        (["search", "x", "--mode", "magic"], "none of hybrid, dense, bm25"),
-        (["search", "x", "--expand", "page"], "'page' is not section"),
+        (["search", "x", "--mode", "magic"], "unknown mode 'magic'; use hybrid, dense or bm25"),
+        (["search", "x", "--expand", "page"], "--expand 'page' is unknown; the only value is section"),
         (["status", "--index", "gs://bucket/index"], "of this kind are not supported"),
         (["inspect", "nowhere.md"], "cannot be read"),
         (["inspect", "a.txt", "--html", "no/page.html"], "there is no such folder"),
         (["evaluate", "nowhere.jsonl"], "cannot be read"),
         (["evaluate", "a.txt"], "a.txt:1: no golden question"),
         (["evaluate", "a.txt", "--ablate", "--against", "last"], "records of a published index"),
-        (["golden", "dance", "a.txt"], "none of check, add"),
+        (["golden", "dance", "a.txt"], "unknown action 'dance'; use check or add"),
         (["golden", "check", "nowhere.jsonl"], "cannot be read"),
-        (["golden", "add", "new.jsonl"], "name the question"),
+        (["golden", "add", "new.jsonl"], "the question is missing"),
         (["golden", "add", "new.jsonl", "Why?"], "nothing is published"),
         (["build", ".", "--index", "i", "--config", "golden.toml"], "nowhere.jsonl cannot be read"),
         (["models", "dance"], "no action 'dance'"),
         (["models", "fetch", "unheard-of"], "unknown model"),
         (["models", "convert", "unheard-of"], "unknown model"),
         (["models", "convert", "SmolLM2-135M-Instruct"], "is no embedder"),
-        (["models", "list", "--runtime", "onnx"], "--runtime belongs to convert"),
+        (["models", "list", "--runtime", "onnx"], "--runtime needs the action convert"),
         (
             ["parity", "--runtime", "abacus"],
             "no runtime 'abacus' for all-MiniLM-L6-v2. Known: sentence-transformers:fp32",
@@ -286,7 +299,7 @@ Keep it dry.
 
 
 def answer(workspace: Workspace, query: str, k: int = 10, *, expand: bool = False, **flags: Any) -> dict[str, Any]:
-    return ask(workspace.settings(**flags), query, "bm25", k, [], time.time(), expand=expand)
+    return answer_query(workspace.settings(**flags), query, "bm25", k, [], time.time(), expand=expand)
 
 
 def test_a_search_folds_expands_and_reorders(
@@ -302,7 +315,7 @@ def test_a_search_folds_expands_and_reorders(
     first = folded["hits"][0]
     assert "section" not in first
     assert sorted([first["key"], *(copy["key"] for copy in first["also"])]) == [f"copy{n}.md" for n in range(6)]
-    printing.hits(folded, explain=False)
+    printing.print_hits(folded, explain=False)
     shown = capsys.readouterr().out
     assert shown.count("    also: copy") == 3 and "… and 2 more with this text" in shown
 
@@ -311,7 +324,7 @@ def test_a_search_folds_expands_and_reorders(
     end = start + len(expanded["hits"][0]["section"]["text"])
     assert expanded["hits"][0]["section"] == {"start": start, "end": end, "text": GUIDE[start:end]}
     assert GUIDE[start:end].strip() == "## Pump\n\nThe pump stops by itself."
-    printing.hits(expanded, explain=True)
+    printing.print_hits(expanded, explain=True)
     assert (
         f"    section [{start}, {end}):\n      ## Pump\n\n      The pump stops by itself.\n" in capsys.readouterr().out
     )
@@ -320,7 +333,7 @@ def test_a_search_folds_expands_and_reorders(
         patch.setattr(Memo, "get", lambda self, keys: {})
         forgotten = answer(workspace, "pump stops", 1, expand=True)
     assert forgotten["hits"][0]["section"] is None
-    printing.hits(forgotten, explain=False)
+    printing.print_hits(forgotten, explain=False)
     assert "no longer remembered" in capsys.readouterr().out
 
     with pytest.raises(ModelError, match="no such folder"):
@@ -340,6 +353,6 @@ def test_a_search_folds_expands_and_reorders(
     flags = {"reranker": "some folder", "rerank_depth": 3, "rrf_k": 7, "search_depth": 50}
     after = answer(workspace, "pump key nothing", **flags)
     assert [hit["chunk_id"] for hit in after["hits"]] == before[2::-1] + before[3:] and len(before) > 3
-    printing.hits(after, explain=True)
+    printing.print_hits(after, explain=True)
     assert capsys.readouterr().out.count("reranker's score") == 3
     assert searching.open_searcher(workspace.settings(**flags), "bm25")._fusion.k == 7

@@ -19,9 +19,9 @@ from s3server import Server
 from test_flows_build import NOTHING, files
 
 from flows.maintenance import kept_revisions
-from flows.maintenance.status import standing
+from flows.maintenance.status import index_status
 from flows.opening import open_storage
-from flows.searching import ask
+from flows.searching import answer_query
 from flows.settings import Mode
 from indexes.storage.digests import decode
 from indexes.storage.objects import Objects
@@ -77,9 +77,9 @@ def answers(workspace: Workspace) -> dict[str, Any]:
     """What every reading command says; an error has to be a clear one."""
     settings = workspace.settings()
     asked: dict[str, Callable[[], Any]] = {
-        mode: lambda mode=mode: ask(settings, "the key in bay 5", mode, 3, [], 0.0) for mode in MODES
+        mode: lambda mode=mode: answer_query(settings, "the key in bay 5", mode, 3, [], 0.0) for mode in MODES
     }
-    asked |= {"status": lambda: standing(settings), "revisions": lambda: kept_revisions.revisions(settings)}
+    asked |= {"status": lambda: index_status(settings), "revisions": lambda: kept_revisions.revisions(settings)}
     found = {}
     for name, command in asked.items():
         try:
@@ -92,7 +92,7 @@ def answers(workspace: Workspace) -> dict[str, Any]:
 
 def named(workspace: Workspace) -> tuple[bool, str]:
     """Whether the index is whole, and all that ``verify`` says of it."""
-    found = kept_revisions.verify(workspace.settings())
+    found = kept_revisions.verify_index(workspace.settings())
     said = [finding for one in found["revisions"] for finding in one["findings"] if finding["fault"]]
     return found["whole"], "\n".join(f"{one['what']} {one['examples']}" for one in said)
 
@@ -143,10 +143,10 @@ def check(workspace: Workspace, *, thorough: bool) -> None:
                 assert not found and key in said, f"{key} {what}: {said}"
             answers(workspace)
             if thorough or kind(key) in MENDED:
-                kept_revisions.repair(settings, str)
+                kept_revisions.repair_index(settings, str)
                 assert named(workspace) == (True, ""), f"{key} {what}"
                 assert [without_vector(row) for row in rows(workspace)] == meant, f"{key} {what}"
-                assert ask(settings, "the key in bay 5", "hybrid", 1, [], 0.0)["hits"][0]["key"] == "key.md"
+                assert answer_query(settings, "the key in bay 5", "hybrid", 1, [], 0.0)["hits"][0]["key"] == "key.md"
                 restore(objects, whole)
                 shutil.rmtree(workspace.settings().cache_dir, ignore_errors=True)
             else:
@@ -172,7 +172,7 @@ def test_a_damaged_record_of_an_old_revision_blocks_nothing(workspace: Workspace
         kept_revisions.rollback(workspace.settings(), 1)
     whole, said = named(workspace)
     assert not whole and "older revision 1" in said and "revisions/00000001.json" in said
-    assert kept_revisions.repair(workspace.settings(), str)["revisions_given_up"] == [1]
+    assert kept_revisions.repair_index(workspace.settings(), str)["revisions_given_up"] == [1]
     assert named(workspace) == (True, "") and not kept_revisions.revisions(workspace.settings())["damaged"]
 
 
@@ -185,7 +185,7 @@ def test_where_nothing_can_be_made_from_what_is_left_repair_says_what_to_build_a
             data.write_bytes(b"")
     before = files(workspace.index / "generations")
     with pytest.raises(StoreError, match="neither the rows nor the catalog") as error:
-        kept_revisions.repair(workspace.settings(), str)
+        kept_revisions.repair_index(workspace.settings(), str)
     assert files(workspace.index / "generations") == before
     for name in ("generations", "revisions", "files", "pointer.json"):  # as the remedy has it
         assert f"`{name}`" in error.value.remedy
@@ -200,7 +200,7 @@ def test_a_lost_catalog_costs_a_look_at_every_document_and_nothing_else(workspac
     built(workspace)
     (generation,) = (workspace.index / "generations").iterdir()
     shutil.rmtree(generation / "documents.lance")
-    assert kept_revisions.repair(workspace.settings(), str)["repaired"]
+    assert kept_revisions.repair_index(workspace.settings(), str)["repaired"]
     work = workspace.build(notes="extractive")["work"]
     assert work == NOTHING, "what the bytes of each listed version were is cached too"
     assert workspace.build(notes="extractive")["work"] == NOTHING
@@ -215,7 +215,7 @@ def test_a_build_over_a_damaged_cache_goes_on_without_it(workspace: Workspace) -
     workspace.write("key.md", "# Key\n\nThe key hangs in bay 6 now.\n")
     assert workspace.build(notes="extractive")["published"]
     assert named(workspace) == (True, "") and workspace.build(notes="extractive")["work"] == NOTHING
-    assert ask(workspace.settings(), "the key in bay 6", "hybrid", 1, [], 0.0)["hits"][0]["key"] == "key.md"
+    assert answer_query(workspace.settings(), "the key in bay 6", "hybrid", 1, [], 0.0)["hits"][0]["key"] == "key.md"
 
 
 @pytest.mark.slow

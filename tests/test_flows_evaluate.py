@@ -126,7 +126,7 @@ def test_a_comparison_over_changed_documents_is_over_what_resolves_in_both(
     found = evaluate(built.settings(), path, against="last")
     change = found["comparison"]["published bm25"]
     assert (change["n"], change["missing"], set(found["golden"]["stale"])) == (2, ["price"], {"price"})
-    printing.evaluation(found)
+    printing.print_evaluation(found)
     shown = capsys.readouterr().out
     assert "Documents have changed since" in shown and "too few to tell from chance" in shown
 
@@ -134,7 +134,7 @@ def test_a_comparison_over_changed_documents_is_over_what_resolves_in_both(
 def test_few_questions_are_said_to_be_too_few(built: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     found = evaluate(built.settings(), golden(built, SEALS, PUMPS))
     assert found["reading"] == ["2 questions: too few to conclude anything; write 10 or more."]
-    printing.evaluation(found)
+    printing.print_evaluation(found)
     shown = capsys.readouterr().out
     assert "too few" in shown and "100-100" not in shown and "bottleneck" not in shown
 

@@ -315,7 +315,7 @@ class World:
         found = rows(self.workspace)
         assert [as_rolled_back(row) for row in found] == [as_rolled_back(row) for row in expected]
         assert all(row["labels"] == today[row["key"]][3] for row in found)
-        assert kept_revisions.verify(self.workspace.settings())["whole"]
+        assert kept_revisions.verify_index(self.workspace.settings())["whole"]
         with self.as_before(), pytest.raises(GateRefused, match="held"):
             self.workspace.build()
         kept_revisions.release(self.workspace.settings())
@@ -376,7 +376,7 @@ class World:
         clean = assert_equals_a_clean_build(self.workspace, good, self.kept.held)
         for word in WORDS:
             assert bm25(self.workspace, word) == bm25(clean, word)
-        assert kept_revisions.verify(self.workspace.settings(), everything=True)["whole"]
+        assert kept_revisions.verify_index(self.workspace.settings(), everything=True)["whole"]
 
 
 def as_rolled_back(row: dict[str, Any]) -> dict[str, Any]:
@@ -429,7 +429,7 @@ def broken_off_at(workspace: Workspace, places: tuple[str, ...]) -> None:
                 workspace.build(batch_documents=2)
             assert world.revision() != revision or rows(workspace) == before
     world.plain()
-    assert kept_revisions.verify(workspace.settings(), everything=True)["whole"]
+    assert kept_revisions.verify_index(workspace.settings(), everything=True)["whole"]
 
 
 def test_a_build_broken_off_while_it_publishes_is_done_by_the_next_one(workspace: Workspace) -> None:

@@ -95,7 +95,7 @@ def test_a_rollback_holds_until_it_is_released_and_the_next_build_goes_forward(w
     assert {hit.key for hit in workspace.search("key bay", filters=("label=secret",))} == {"key.md"}
     assert "later.md" not in {hit.key for hit in workspace.search("this one goes", "bm25")}
     assert [hit.key for hit in reader.search("this one came", "bm25", 1)] == ["new.md"], "who reads goes on reading"
-    assert kept_revisions.verify(workspace.settings(), everything=True)["whole"]
+    assert kept_revisions.verify_index(workspace.settings(), everything=True)["whole"]
 
     before = files(workspace.index)
     with pytest.raises(GateRefused, match="publishing is held: gone back") as refusal:
@@ -128,7 +128,7 @@ def test_a_rollback_says_which_deleted_documents_it_does_not_hold(
     workspace.build(allow_deletes=True)
     went = kept_revisions.rollback(workspace.settings(), 1)
     assert went["deleted_since"] == ["a.md", "b.md"]
-    printing.rolled_back(went)
+    printing.print_rolled_back(went)
     shown = capsys.readouterr().out
     assert "Readers see what revision 1 held, without 2 documents deleted since, as revision 3." in shown
     assert "deleted    a.md, b.md" in shown
@@ -201,7 +201,7 @@ def test_a_sweep_gives_up_old_revisions_and_forgets_what_only_they_were_made_of(
         (left / "half").write_bytes(b"half a store")
     (workspace.index / "scratch").mkdir(exist_ok=True)
     (workspace.index / "scratch" / "bytes").write_bytes(b"half a file")
-    verdict = kept_revisions.verify(workspace.settings())
+    verdict = kept_revisions.verify_index(workspace.settings())
     hints = {one["what"]: one for one in verdict["revisions"][0]["findings"]}
     assert verdict["whole"] and not any(one["fault"] for one in hints.values())
     assert hints["stores were left by builds that did not end"]["count"] == 2
@@ -220,16 +220,16 @@ def test_a_sweep_gives_up_old_revisions_and_forgets_what_only_they_were_made_of(
         ChunkTable.open(storage.tables(first.generation), first.chunks_version)
     memory = Memo(storage.memory(), "documents")
     assert memory.known(named.values()) == {name for key, name in named.items() if key != "gone.md"}
-    assert kept_revisions.verify(workspace.settings(), everything=True) | {"revisions": []} == {
+    assert kept_revisions.verify_index(workspace.settings(), everything=True) | {"revisions": []} == {
         "index": str(workspace.index),
         "whole": True,
         "revisions": [],
     }
-    assert not kept_revisions.verify(workspace.settings())["revisions"][0]["findings"]
+    assert not kept_revisions.verify_index(workspace.settings())["revisions"][0]["findings"]
     assert not (generation / "lexical" / "00000001").exists()
     assert workspace.build()["work"] == NOTHING
     kept_revisions.rollback(workspace.settings(), 2)
-    assert kept_revisions.verify(workspace.settings(), everything=True)["whole"]
+    assert kept_revisions.verify_index(workspace.settings(), everything=True)["whole"]
     assert kept_revisions.sweep(workspace.settings())["revisions_given_up"] == [2]
 
 
@@ -292,7 +292,7 @@ def test_a_purge_leaves_a_word_in_no_file(workspace: Workspace) -> None:
     assert numbers(workspace) == [5]
     assert {row["key"] for row in rows(workspace)} == {row["key"] for row in untouched}
     assert {hit.key for hit in workspace.search("bay 5")} >= {"key.md"}
-    assert kept_revisions.verify(workspace.settings())["whole"]
+    assert kept_revisions.verify_index(workspace.settings())["whole"]
     assert_equals_a_clean_build(workspace)
     assert workspace.build()["work"] == NOTHING
 
@@ -307,7 +307,7 @@ def test_a_purge_reaches_a_generation_whose_last_revision_no_longer_names_the_do
     assert any("generations/g1" in name for name in holding(workspace, MARKER)), "a deleted row stays in its file"
     kept_revisions.purge(workspace.settings(embedder="vowels"), ["marked.md"])
     assert holding(workspace, MARKER) == [] and numbers(workspace) == [4]
-    assert kept_revisions.verify(workspace.settings(embedder="vowels"))["whole"]
+    assert kept_revisions.verify_index(workspace.settings(embedder="vowels"))["whole"]
 
 
 def test_a_purge_of_all_there_is_leaves_an_empty_index(workspace: Workspace) -> None:
@@ -315,7 +315,7 @@ def test_a_purge_of_all_there_is_leaves_an_empty_index(workspace: Workspace) -> 
     workspace.build()
     kept_revisions.purge(workspace.settings(), ["only.md"])
     assert holding(workspace, MARKER) == [] and rows(workspace) == []
-    assert workspace.search("word") == [] and kept_revisions.verify(workspace.settings())["whole"]
+    assert workspace.search("word") == [] and kept_revisions.verify_index(workspace.settings())["whole"]
     assert workspace.build()["documents"]["added"] == 1, "it still is in the source"
     assert_equals_a_clean_build(workspace)
 
@@ -330,10 +330,10 @@ def built(workspace: Workspace) -> Iterator[tuple[Workspace, list[dict[str, Any]
     """A built index, and the rows that it must have again."""
     fill(workspace)
     workspace.build()
-    verdict = kept_revisions.verify(workspace.settings())
+    verdict = kept_revisions.verify_index(workspace.settings())
     assert verdict["whole"] and verdict["revisions"][0]["findings"] == []
     assert verdict["revisions"][0]["checked"] == len(rows(workspace)) == 5
-    assert kept_revisions.repair(workspace.settings(), quiet)["repaired"] is False
+    assert kept_revisions.repair_index(workspace.settings(), quiet)["repaired"] is False
     yield workspace, rows(workspace)
 
 
@@ -347,7 +347,7 @@ def damage(workspace: Workspace, name: str, change: Damage) -> None:
 
 
 def findings(workspace: Workspace) -> dict[str, dict[str, Any]]:
-    verdict = kept_revisions.verify(workspace.settings())
+    verdict = kept_revisions.verify_index(workspace.settings())
     found = {one["what"]: one for one in verdict["revisions"][0]["findings"]}
     assert verdict["whole"] == (not any(one["fault"] for one in found.values()))
     return found
@@ -356,7 +356,7 @@ def findings(workspace: Workspace) -> dict[str, dict[str, Any]]:
 def assert_set_right(workspace: Workspace, meant: list[dict[str, Any]]) -> dict[str, Any]:
     """Repair calls no model where everything is remembered, and gives the rows of a clean build."""
     made = len(LettersRuntime.batches)
-    done = kept_revisions.repair(workspace.settings(), quiet)
+    done = kept_revisions.repair_index(workspace.settings(), quiet)
     assert done["repaired"] and done["removed"] == 0
     assert len(LettersRuntime.batches) == made
     assert findings(workspace) == {} and rows(workspace) == meant
@@ -441,7 +441,7 @@ def test_what_the_memory_has_lost_is_taken_out_and_comes_back_with_the_next_buil
     with pytest.raises(StoreError, match=r"1 documents are not remembered any more, the first is key\.md"):
         swap(workspace, "vowels")
     damage(workspace, *DAMAGES["rows are not what their digests say"])
-    done = kept_revisions.repair(workspace.settings(), quiet)
+    done = kept_revisions.repair_index(workspace.settings(), quiet)
     assert (done["removed"], done["renewed"]) == (1, 0)
     assert {row["key"] for row in rows(workspace)} == {"guide.md", "plain.txt"} and findings(workspace) == {}
     assert catalog(workspace)["key.md"][1] == "failed"
@@ -454,7 +454,7 @@ def test_a_repair_needs_the_settings_of_the_build(built: tuple[Workspace, list[d
     workspace, _ = built
     damage(workspace, *DAMAGES["rows are not what their digests say"])
     with pytest.raises(UsageError, match="made with letters, the settings name vowels"):
-        kept_revisions.repair(workspace.settings(embedder="vowels"), quiet)
+        kept_revisions.repair_index(workspace.settings(embedder="vowels"), quiet)
 
 
 # --- plans

@@ -172,7 +172,7 @@ class Story:
         assert not new or pointer.revision == max(self.known, default=0) + 1
         found = digest(place, pointer)
         assert self.known.setdefault(pointer.revision, found) == found
-        assert kept_revisions.verify(self.workspace.settings())["whole"]
+        assert kept_revisions.verify_index(self.workspace.settings())["whole"]
         return new
 
     def check_work(self) -> None:

@@ -107,7 +107,7 @@ def test_what_holds_for_a_document_that_fails_is_stored_on_its_last_good_version
     assert shown(workspace, "label!=restricted", "label!=secret") == {"fine.md"}
     assert shown(workspace, f"label={UNREADABLE}") == {"torn.md"}
     assert report["unmatched_rules"] == ["match = 'nobody/*'"]
-    assert kept_revisions.verify(workspace.settings())["whole"]
+    assert kept_revisions.verify_index(workspace.settings())["whole"]
     for name in ("lost", "torn", "heavy"):
         workspace.write(f"{name}.md", f"---\nlabels: [staff]\n---\n# {name}\n\nThe pump is healed, says {name}.\n")
     workspace.build()

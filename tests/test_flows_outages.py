@@ -91,7 +91,7 @@ def test_a_raw_outage_is_one_wherever_the_index_is_named(
     def is_away(*_: Any, **__: Any) -> None:
         raise RuntimeError(AWAY)
 
-    monkeypatch.setattr("flows.maintenance.status.standing", is_away)
+    monkeypatch.setattr("flows.maintenance.status.index_status", is_away)
     done = CliRunner().invoke(app, arguments)
     said = json.loads(done.stdout.splitlines()[-1])
     assert done.exit_code == said["exit_status"] == 2 and said["transient"]

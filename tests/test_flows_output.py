@@ -25,14 +25,14 @@ COMMAND = """
 import sys
 import typer
 from flows.cli import streams
-from flows.cli.command import clearly, finish, say
-streams.install()
+from flows.cli.command import clearly, say, show_result
+streams.install_streams()
 
 @clearly
 def command(as_json: bool = False) -> None:
     say("working … 水")
     found = {"text": "水泵 “pump” \\udcff" + "x" * 100_000}
-    finish(found, as_json, lambda: typer.echo(found["text"]))
+    show_result(found, as_json, lambda: typer.echo(found["text"]))
     raise SystemExit(3)
 
 command(as_json="--json" in sys.argv)
@@ -173,11 +173,11 @@ def test_two_documents_never_show_alike(keys: list[list[str]]) -> None:
 
 def test_a_search_in_a_tree_of_readmes_can_be_read(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     from flows.cli import printing
-    from flows.searching import ask
+    from flows.searching import answer_query
 
     for name in ("one", "two", "three"):
         workspace.write(f"{name}/README.md", f"# Guide\n\nThe pump of {name} stops.\n")
     workspace.build()
-    printing.hits(ask(workspace.settings(), "pump", "bm25", 10, [], 0.0), explain=False)
+    printing.print_hits(answer_query(workspace.settings(), "pump", "bm25", 10, [], 0.0), explain=False)
     shown = capsys.readouterr().out
     assert all(f"{name}/README.md › " in shown or f"{name}/README.md\n" in shown for name in ("one", "two", "three"))

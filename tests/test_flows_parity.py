@@ -26,7 +26,7 @@ from flows.gates import gates
 from flows.maintenance import kept_revisions
 from flows.models import embedding, runtime_choice
 from flows.opening import open_storage
-from flows.searching import ask
+from flows.searching import answer_query
 from flows.settings import load_settings
 from parsers.errors import GateRefused, ModelError, StoreError
 
@@ -76,7 +76,7 @@ FAULTS: dict[str, tuple[Change, set[str]]] = {
 
 
 def search(workspace: Workspace, **flags: Any) -> dict[str, Any]:
-    return ask(workspace.settings(**flags), "pump", "dense", 3, [], time.time())
+    return answer_query(workspace.settings(**flags), "pump", "dense", 3, [], time.time())
 
 
 def test_the_first_build_makes_the_probes_and_proves_no_more(two: Workspace) -> None:
@@ -138,7 +138,7 @@ def test_a_runtime_that_does_not_agree_neither_serves_nor_adds(
 
 def test_a_search_by_words_alone_needs_no_proof(two: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RUNTIMES, "tally", tally(FAULTS["noise"][0]))
-    assert ask(two.settings(runtime="tally"), "pump", "bm25", 3, [], time.time())["hits"]
+    assert answer_query(two.settings(runtime="tally"), "pump", "bm25", 3, [], time.time())["hits"]
 
 
 def test_an_index_without_probes_is_told(two: Workspace) -> None:
@@ -178,13 +178,13 @@ def test_vectors_that_are_all_remembered_are_not_published_without_probes(
     storage.drop_probes(fingerprint)
     report = late.build()
     assert report["work"]["embedded"] == 0 and report["checks"]["parity"] == "letters:fp32 made the probes"
-    assert search(late)["hits"] and kept_revisions.verify(late.settings())["whole"]
+    assert search(late)["hits"] and kept_revisions.verify_index(late.settings())["whole"]
 
 
 def test_verify_sees_broken_probes_and_repair_makes_them_again(two: Workspace) -> None:
     storage, settings = open_storage(two.settings()), two.settings()
     pointer = storage.pointer()
-    assert pointer is not None and kept_revisions.verify(settings)["whole"]
+    assert pointer is not None and kept_revisions.verify_index(settings)["whole"]
     data = storage.probes(pointer.embedder_fingerprint)
     assert data is not None
     for broken in (None, data[:-100], b""):
@@ -192,13 +192,13 @@ def test_verify_sees_broken_probes_and_repair_makes_them_again(two: Workspace) -
             storage.drop_probes(pointer.embedder_fingerprint)
         else:
             storage.keep_probes(pointer.embedder_fingerprint, broken)
-        verdict = kept_revisions.verify(settings)
+        verdict = kept_revisions.verify_index(settings)
         assert not verdict["whole"] and "probes" in verdict["revisions"][0]["findings"][0]["what"]
         with pytest.raises(StoreError, match="with the runtime that made its vectors"):
-            kept_revisions.repair(two.settings(runtime="tally"), lambda line: None)
-        done = kept_revisions.repair(settings, lambda line: None)
+            kept_revisions.repair_index(two.settings(runtime="tally"), lambda line: None)
+        done = kept_revisions.repair_index(settings, lambda line: None)
         assert done["probes"] and not done["repaired"]
-        assert kept_revisions.verify(settings)["whole"] and search(two)["hits"]
+        assert kept_revisions.verify_index(settings)["whole"] and search(two)["hits"]
     assert open_storage(settings).pointer() == pointer
 
 

@@ -77,7 +77,7 @@ def test_o73_pictures_and_films_are_skipped_not_text(workspace: Workspace, capsy
     assert planned["work"]["rows_written"] == 3 and planned["work"]["parsed"] == 7
     assert all(not step["key"].endswith(".png") for step in planned["steps"])
     assert planned["skipped"] == [{"type": ".png", "documents": 4, "example": "0.png", "exclude": "*.png"}]
-    printing.plan(planned)
+    printing.print_plan(planned)
     out = capsys.readouterr().out
     assert 'exclude = ["*.png"]' in out and "estimates" in out
     report = workspace.build()

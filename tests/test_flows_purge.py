@@ -79,7 +79,7 @@ def test_deleting_first_and_erasing_later(workspace: Workspace) -> None:
     assert left(workspace) == []
     assert said["found"] == [] and said["nowhere"] == [SECRET] and said["records_removed"] == 1
     assert keys(workspace) == {"guide.md", "key.md"}
-    assert kept_revisions.verify(workspace.settings())["whole"]
+    assert kept_revisions.verify_index(workspace.settings())["whole"]
     assert_equals_a_clean_build(workspace)
 
 
@@ -134,8 +134,8 @@ def test_an_index_that_is_damaged_is_erased_from_and_can_be_repaired(workspace: 
     damage(workspace, *DAMAGES["documents have other rows than the catalog says"])
     kept_revisions.purge(workspace.settings(), [SECRET])
     assert left(workspace) == []
-    assert not kept_revisions.verify(workspace.settings())["whole"]
-    assert kept_revisions.repair(workspace.settings(), quiet)["repaired"]
+    assert not kept_revisions.verify_index(workspace.settings())["whole"]
+    assert kept_revisions.repair_index(workspace.settings(), quiet)["repaired"]
     assert rows(workspace) == meant
 
 
@@ -289,7 +289,7 @@ def killed_and_resumed(workspace: Workspace, at: int, resume: Callable[[Workspac
     assert left(copy) == [], f"killed at {at}"
     assert not (copy.index / INTENT).exists()
     assert keys(copy) == {"guide.md", "key.md"}
-    assert kept_revisions.verify(copy.settings(), everything=True)["whole"]
+    assert kept_revisions.verify_index(copy.settings(), everything=True)["whole"]
     shutil.rmtree(copy.index)
 
 
@@ -347,6 +347,6 @@ def test_an_erasure_on_s3_leaves_nothing_there_or_on_this_machine(
     kept_revisions.sweep(remote.settings())
     assert traces([download(place, tmp_path / "after"), tmp_path / "cache"], [MARKER]) == []
     assert keys(remote) == {"guide.md", "key.md"}
-    assert kept_revisions.verify(remote.settings())["whole"]
+    assert kept_revisions.verify_index(remote.settings())["whole"]
     assert published(remote.settings())[1].made_by == "purge" and open_storage(remote.settings()).remote
     assert_equals_a_clean_build(remote)

@@ -13,9 +13,9 @@ import pytest
 from conftest import ROOT, Workspace
 
 from flows.maintenance import kept_revisions
-from flows.maintenance.status import standing
+from flows.maintenance.status import index_status
 from flows.opening import open_storage, published
-from flows.searching import ask
+from flows.searching import answer_query
 from indexes.revisions.generation import published_catalog
 from indexes.storage.objects import FolderObjects
 from indexes.storage.storage import Storage
@@ -88,10 +88,10 @@ def test_reading_calls_nothing_that_writes(built: Workspace, monkeypatch: pytest
         monkeypatch.setattr(FolderObjects, name, refuses)
     before = files(built.index)
     for mode in ("hybrid", "dense", "bm25"):
-        assert ask(built.settings(), "the key", mode, 1, [], 0.0, expand=True)["hits"]
-    standing(built.settings())
+        assert answer_query(built.settings(), "the key", mode, 1, [], 0.0, expand=True)["hits"]
+    index_status(built.settings())
     kept_revisions.revisions(built.settings())
-    assert kept_revisions.verify(built.settings(), everything=True)["whole"]
+    assert kept_revisions.verify_index(built.settings(), everything=True)["whole"]
     assert files(built.index) == before
 
 
@@ -105,12 +105,12 @@ def test_a_reader_makes_no_part_that_is_missing(built: Workspace, missing: str) 
         with pytest.raises(StoreError, match="is missing") as error:
             published_catalog(again, pointer)
         assert "gristmill repair" in error.value.remedy
-    assert not kept_revisions.verify(built.settings())["whole"]
+    assert not kept_revisions.verify_index(built.settings())["whole"]
     assert files(built.index) == before
 
 
 def test_a_reader_does_not_make_the_place_of_the_cache(built: Workspace) -> None:
     (built.index / "memory").rename(built.index.parent / "away")
-    assert ask(built.settings(), "the key", "bm25", 1, [], 0.0, expand=True)["hits"][0]["section"] is None
+    assert answer_query(built.settings(), "the key", "bm25", 1, [], 0.0, expand=True)["hits"][0]["section"] is None
     assert not (built.index / "memory").exists()
     assert open_storage(built.settings()).memory().list_tables(limit=9).tables == []

@@ -46,7 +46,7 @@ def test_an_index_on_s3_is_the_one_that_is_built_on_disk(remote: Workspace) -> N
     report = remote.build()
     assert (report["work"]["fetched"], report["work"]["embedded"]) == (2, 2)  # an untitled one is renewed by its name
     assert_equals_a_clean_build(remote)
-    assert kept_revisions.verify(remote.settings(), everything=True)["whole"]
+    assert kept_revisions.verify_index(remote.settings(), everything=True)["whole"]
 
 
 def test_a_reader_elsewhere_follows_the_pointer(remote: Workspace, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_revisions_on_s3_share_the_segments_that_they_have_in_common(remote: Wor
     remote.write("one.md", "# One\n\nOne more, edited.\n")
     remote.build(keep_revisions=1, grace_hours=0)
     assert len(place.revisions()) == 1 and added - files(), "files of revisions that were given up are removed"
-    assert kept_revisions.verify(remote.settings())["whole"]
+    assert kept_revisions.verify_index(remote.settings())["whole"]
 
 
 def test_a_cache_that_another_builder_filled_is_not_taken_for_what_is_published(remote: Workspace) -> None:

@@ -64,7 +64,7 @@ def test_a_panic_in_a_command_ends_in_json_and_a_remedy(tmp_path: Path, monkeypa
     def panics(*_: Any, **__: Any) -> None:
         raise panic
 
-    monkeypatch.setattr("flows.maintenance.status.standing", panics)
+    monkeypatch.setattr("flows.maintenance.status.index_status", panics)
     done = CliRunner().invoke(app, ["status", "--index", "somewhere", "--json"])
     said = json.loads(done.stdout.splitlines()[-1])
     assert done.exit_code == said["exit_status"] == 2 and "somewhere" in said["error"] and "verify" in said["remedy"]

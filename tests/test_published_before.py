@@ -14,7 +14,7 @@ import pytest
 from comparing import rows
 from conftest import Workspace
 
-from flows.maintenance.kept_revisions import verify
+from flows.maintenance.kept_revisions import verify_index
 
 ARCHIVE = Path(__file__).parent / "data" / "published_before.tar.gz"
 KEYS = {"guide.md", "labelled.md", "page.html", "plain.txt", "stock.docx"}
@@ -30,7 +30,7 @@ def before(workspace: Workspace) -> Workspace:
 
 
 def faults(workspace: Workspace) -> list[str]:
-    revisions = verify(workspace.settings())["revisions"]
+    revisions = verify_index(workspace.settings())["revisions"]
     return [finding["what"] for one in revisions for finding in one["findings"] if finding["fault"]]
 
 

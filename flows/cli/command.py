@@ -1,4 +1,4 @@
-"""What all commands have in common: their options, how they end, and what goes to which stream."""
+"""The parts that all commands share: options, error messages, exit statuses and output streams."""
 
 from __future__ import annotations
 
@@ -9,23 +9,37 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn, ParamSpec
+from typing import Annotated, Any, Final, NoReturn, ParamSpec, cast, get_args
 
 import typer
 
 from flows import interrupts
+from flows.settings import Mode, load_settings
 from parsers.errors import GateRefused, GristmillError, sentence
 
-Arguments = ParamSpec("Arguments")
 STARTED: Final = time.time()
-INTERRUPTED: Final = 130
+SOME_FAILED: Final = 3  # exit status: published, and some documents failed
+REFUSED: Final = GateRefused.exit_status
+_INTERRUPTED: Final = 130
+_Arguments = ParamSpec("_Arguments")
+
+Config = Annotated[Path | None, typer.Option("--config", help="Settings file; by default gristmill.toml.")]
+Index = Annotated[str | None, typer.Option("--index", help="Address of the index: a folder or s3://bucket/prefix.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
+AllowUnmatched = Annotated[
+    bool | None,
+    typer.Option(
+        "--allow-unmatched", help="Accept a filter with a label that no document carries, or a key that none has."
+    ),
+]
 
 
-def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Have a command end in a clear message and the right exit status, whatever goes wrong in it."""
+def clearly(command: Callable[_Arguments, None]) -> Callable[_Arguments, None]:
+    """Wrap a command so that every error ends in a message and the right exit status."""
 
     @functools.wraps(command)
-    def run(*positional: Arguments.args, **named: Arguments.kwargs) -> None:
+    def run(*positional: _Arguments.args, **named: _Arguments.kwargs) -> None:
         as_json = bool(named.get("as_json"))
         try:
             command(*positional, **named)
@@ -36,14 +50,14 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
             _fail(error.message, error.remedy, error.exit_status, as_json, checks, transient=error.transient)
         except KeyboardInterrupt:
             _interrupted(as_json)
-        except BaseException as error:  # a panic of a library in Rust is no Exception
+        except BaseException as error:  # a panic of a Rust library is not an Exception
             if isinstance(error, SystemExit | GeneratorExit):
                 raise
             clear = _of_a_store(error, named)
             if clear is not None:
                 _fail(clear.message, clear.remedy, clear.exit_status, as_json, transient=clear.transient)
-            # Whatever is left is an internal error: its traceback, and status 1.
-            if interrupts.told():  # such as Prefect's, when what told us to stop stopped its server too
+            # Any other error is an internal one: print its traceback, exit with 1.
+            if interrupts.told():  # an error that follows an interrupt, such as Prefect's after its server was stopped
                 _interrupted(as_json)
             traceback.print_exc()
             what = f"internal error: {type(error).__name__}: {error}"
@@ -53,32 +67,40 @@ def clearly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
 
 
 def _of_a_store(error: BaseException, named: Mapping[str, Any]) -> GristmillError | None:
-    """Return the clear error behind one of a store's library, where nobody on its way knew the index."""
+    """Return the clear error behind one of a store's library, where no caller knew the index."""
     from indexes.storage.errors import as_store_error
 
     return as_store_error(_index_of(named), error)
 
 
 def _index_of(named: Mapping[str, Any]) -> str:
-    """Return the index of a command: its flag's, or the one of the settings, which may name a store on S3."""
+    """Return the index of a command: from its flag, or from the settings, which may name a store on S3."""
     if named.get("index"):
         return str(named["index"])
-    from flows.settings import load_settings
-
     try:
         return load_settings(named.get("config")).index
-    except GristmillError:  # the error at hand is reported all the same
+    except GristmillError:  # report the first error, not this one
         return "of the settings"
 
 
-Config = Annotated[Path | None, typer.Option("--config", help="Settings file; gristmill.toml by default.")]
-Index = Annotated[str | None, typer.Option("--index", help="Where the index is kept.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing while building.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line of standard output.")]
+def search_mode(text: str) -> Mode:
+    """Return the search mode of this name.
+
+    Raises:
+        typer.BadParameter: for an unknown name.
+    """
+    for mode in get_args(Mode):
+        if text == mode:
+            return cast(Mode, mode)
+    raise typer.BadParameter(f"unknown mode {text!r}; use hybrid, dense or bm25")
 
 
-def finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
-    """Give what a command found, to a program or to a person."""
+def show_result(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
+    """Print a command's result, as JSON or for people.
+
+    Args:
+        show: prints it for people.
+    """
     if as_json:
         _print_json(values)
     else:
@@ -86,7 +108,7 @@ def finish(values: dict[str, Any], as_json: bool, show: Callable[[], None]) -> N
 
 
 def _print_json(values: dict[str, Any]) -> None:
-    """One line, with escapes where the stream cannot show a sign."""
+    """Print one line, with escapes where the encoding of the stream lacks a character."""
     line = json.dumps(values, ensure_ascii=False)
     try:
         line.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
@@ -96,11 +118,8 @@ def _print_json(values: dict[str, Any]) -> None:
 
 
 def _interrupted(as_json: bool) -> NoReturn:
-    remedy = (
-        "Readers see the last published revision, if there is one; finished work is cached. Run the command again to "
-        "go on."
-    )
-    _fail("interrupted", remedy, INTERRUPTED, as_json)
+    remedy = "Readers see the last published revision, if any. Finished work is cached: run the command again to go on."
+    _fail("interrupted", remedy, _INTERRUPTED, as_json)
 
 
 def _fail(
@@ -125,5 +144,5 @@ def _fail(
 
 
 def say(line: str) -> None:
-    """One line on standard error."""
+    """Print a line to standard error."""
     typer.echo(line, err=True)

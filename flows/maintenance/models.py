@@ -15,7 +15,7 @@ from flows.settings import Settings
 from parsers.errors import ModelError, UsageError
 
 
-def run(
+def manage_models(
     settings: Settings, action: str, names: list[str], say: Callable[[str], None], runtimes: list[str] | None = None
 ) -> dict[str, Any]:
     """List, fetch, verify or convert models.

@@ -38,14 +38,14 @@ from indexes.storage.storage import POINTER, Pointer, Storage
 from indexes.vectors import ChunkTable
 from parsers.errors import GristmillError, StoreError, UsageError
 
-Say = Callable[[str], None]
-LOST: Final = (
+_Say = Callable[[str], None]
+_LOST: Final = (
     "what the index held of it was broken and is not remembered any more; it is fetched again by the next build"
 )
-AT_ONCE: Final = 1_000  # rows of the catalog that are written at a time
+_AT_ONCE: Final = 1_000  # rows of the catalog that are written at a time
 
 
-def verify(settings: Settings, *, everything: bool = False) -> dict[str, Any]:
+def verify_index(settings: Settings, *, everything: bool = False) -> dict[str, Any]:
     """Whether the index is whole, as ``gristmill verify --json`` prints it.
 
     Every file of it is read; rows are read of the published revision.
@@ -77,7 +77,7 @@ def _meant(settings: Settings) -> tuple[Storage, Pointer, list[Finding]]:
         return storage, pointer, [Finding(f"the pointer is lost: {error.message}", 1, [POINTER], remedy=remedy)]
 
 
-def repair(settings: Settings, say: Say) -> dict[str, Any]:
+def repair_index(settings: Settings, say: _Say) -> dict[str, Any]:
     """Set the index right from what is whole and from the cache, and publish it as the next revision.
 
     Rows of documents that cannot be made again are taken out; the next build fetches those documents.
@@ -122,7 +122,7 @@ def _only_files(verdict: Verdict) -> bool:
     return len(faults) == 1
 
 
-def _published_anew(state: BuildState, pointer: Pointer, verdict: Verdict, say: Say) -> tuple[int, int, Pointer]:
+def _published_anew(state: BuildState, pointer: Pointer, verdict: Verdict, say: _Say) -> tuple[int, int, Pointer]:
     """Set rows and catalog right and publish them; how many documents were lost, how many made again."""
     if not state.same_model:
         raise UsageError(
@@ -170,7 +170,7 @@ def _rebuilt(state: BuildState, pointer: Pointer, verdict: Verdict) -> tuple[int
         else:
             lost += redone
             waiting.append(_lost(row) if redone else row)
-        if len(waiting) >= AT_ONCE:
+        if len(waiting) >= _AT_ONCE:
             state.draft.catalog.put(waiting)
             waiting = []
     state.draft.catalog.put(waiting)
@@ -192,7 +192,7 @@ def _catalog_of(table: ChunkTable, pointer: Pointer) -> Iterator[Row]:
     rows = pa.Table.from_batches(list(table.rows(columns)), shape).sort_by(
         [("document_id", "ascending"), ("start", "ascending")]
     )
-    records: Iterator[dict[str, Any]] = (one for batch in rows.to_batches(AT_ONCE) for one in batch.to_pylist())
+    records: Iterator[dict[str, Any]] = (one for batch in rows.to_batches(_AT_ONCE) for one in batch.to_pylist())
     for name, own in groupby(records, itemgetter("document_id")):
         found = list(own)
         key: str = found[0]["key"]
@@ -212,7 +212,7 @@ def _catalog_of(table: ChunkTable, pointer: Pointer) -> Iterator[Row]:
 def _forgotten(state: BuildState, catalog: Catalog) -> set[str]:
     """Documents of a catalog that the cache does not hold."""
     found: set[str] = set()
-    for batch in catalog.columns(["document_id", "document"]).to_batches(AT_ONCE):
+    for batch in catalog.columns(["document_id", "document"]).to_batches(_AT_ONCE):
         pairs = list(zip(batch["document_id"].to_pylist(), batch["document"].to_pylist(), strict=True))
         known = state.caches.documents.known(key for _, key in pairs if key)
         found.update(name for name, key in pairs if key and key not in known)
@@ -266,7 +266,7 @@ def _lost(row: Row) -> Row:
         version="",
         size=row.size,
         status="failed",
-        reason=LOST,
+        reason=_LOST,
         attempts=row.attempts,
         labels=row.labels,  # they hold for the rows that a rollback brings back
     )

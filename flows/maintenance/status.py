@@ -12,7 +12,7 @@ from flows.settings import Settings
 from indexes.revisions.generation import published_catalog
 
 
-def standing(settings: Settings) -> dict[str, Any]:
+def index_status(settings: Settings) -> dict[str, Any]:
     """The published revision in figures, as ``gristmill status --json`` prints it.
 
     Raises:

@@ -24,17 +24,17 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from unicodedata import normalize
 
-from flows.patterns import matches
+from flows.patterns import key_matches
 from flows.sources.base import Fetched, Object
 from parsers.errors import SourceError
 
-TRIES: Final = 3  # reads of a file that changes meanwhile
+_TRIES: Final = 3  # reads of a file that changes meanwhile
 TICK_NS: Final = 20_000_000  # two ticks of a clock with 100 ticks a second, the slowest that stamps files
-COARSE_TICK_NS: Final = 2_000_000_000  # of file systems that keep whole seconds, FAT the coarsest
-LONGEST_PATH: Final = 4_095  # bytes, Linux's PATH_MAX without the final NUL
+_COARSE_TICK_NS: Final = 2_000_000_000  # of file systems that keep whole seconds, FAT the coarsest
+_LONGEST_PATH: Final = 4_095  # bytes, Linux's PATH_MAX without the final NUL
 
 _NOT_UTF8: Final = "its name is not valid UTF-8: rename it"
-_TOO_LONG: Final = f"its path is longer than {LONGEST_PATH:,} bytes: move it up, or shorten the names of its folders"
+_TOO_LONG: Final = f"its path is longer than {_LONGEST_PATH:,} bytes: move it up, or shorten the names of its folders"
 
 
 class _Named(NamedTuple):
@@ -104,13 +104,13 @@ class FolderSource:
             OSError: when it cannot be read, or changes all the time.
         """
         try:
-            for _ in range(TRIES):
+            for _ in range(_TRIES):
                 found = self._read(self._root / key)
                 if found is not None:
                     return found
         except (FileNotFoundError, NotADirectoryError):
             return None
-        raise OSError(errno.EBUSY, f"it changed while it was read, {TRIES} times")
+        raise OSError(errno.EBUSY, f"it changed while it was read, {_TRIES} times")
 
     def _read(self, path: Path) -> Fetched | None:
         """Read a file once; None where it changed meanwhile."""
@@ -145,7 +145,7 @@ class FolderSource:
             if not _is_text(entry.name):
                 name = _free(os.fsencode(entry.name).decode("utf-8", "backslashreplace"), taken)
                 named.append(_Named(name, entry, _NOT_UTF8))
-            elif len(os.fsencode(entry.path)) > LONGEST_PATH:
+            elif len(os.fsencode(entry.path)) > _LONGEST_PATH:
                 named.append(_Named(entry.name, entry, _TOO_LONG))
             else:
                 named.append(_Named(entry.name + "/" * entry.is_dir(follow_symlinks=False), entry, ""))
@@ -209,15 +209,15 @@ class FolderSource:
         return entry.name in self._own_names and _real(entry.path) in self._own
 
     def _wanted(self, key: str) -> bool:
-        wanted = self._everything or any(matches(key, pattern) for pattern in self._include)
+        wanted = self._everything or any(key_matches(key, pattern) for pattern in self._include)
         return wanted and not self._excluded(key)
 
     def _excluded(self, key: str) -> bool:
-        return any(matches(key, pattern) for pattern in self._exclude)
+        return any(key_matches(key, pattern) for pattern in self._exclude)
 
     def _excludes(self, folder: str) -> bool:
         """Whether a pattern like ``drafts/*`` leaves a whole folder out."""
-        return any(pattern.endswith("/*") and matches(folder, pattern) for pattern in self._exclude)
+        return any(pattern.endswith("/*") and key_matches(folder, pattern) for pattern in self._exclude)
 
     def _may_hold(self, folder: str) -> bool:
         """Whether a document below a folder could match ``include``."""
@@ -237,8 +237,8 @@ def _settled(descriptor: int) -> tuple[os.stat_result, bool]:
     end of a change time in the future is not: that clock runs ahead of ours.
     """
     status = os.fstat(descriptor)
-    for _ in range(TRIES):
-        tick = TICK_NS if status.st_ctime_ns % 1_000_000_000 else COARSE_TICK_NS
+    for _ in range(_TRIES):
+        tick = TICK_NS if status.st_ctime_ns % 1_000_000_000 else _COARSE_TICK_NS
         age = time.time_ns() - status.st_ctime_ns
         if not 0 <= age < tick:
             return status, age >= tick
