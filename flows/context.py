@@ -10,10 +10,11 @@ from typing import Final
 from chunker.split import ChunkerSettings
 from chunker.split import fingerprint as chunker_fingerprint
 from chunker.tokens import Ruler
-from enrich.embedding.embedder import Embedder, open_embedder
+from enrich.embedding.embedder import Embedder
 from enrich.models.registry import ModelFolder, Registry, load_registry
 from flows.models.embedding import embedder_of
 from flows.models.note_writers import NoteMaker, open_notes
+from flows.models.probes import reference_probes
 from flows.models.ruler import chunker_settings, open_ruler
 from flows.settings import Settings
 from flows.sources import Source, open_source
@@ -93,6 +94,8 @@ class Resources:
     def __init__(self, settings: Settings, storage: Storage) -> None:
         self.settings: Final = settings
         self.storage: Final = storage
+        self.expected_texts = 1
+        """Texts that will be embedded, as far as is known when the runtime is loaded."""
         self.caches: Final = Caches(storage, lambda: self.embedder.dimension)
 
     @cached_property
@@ -118,11 +121,12 @@ class Resources:
     @cached_property
     def embedder(self) -> Embedder:
         """The embedder; its runtime is loaded with the first vector."""
-        return embedder_of(self.settings, self.settings.embedder, self.registry, self.models)
+        settings = self.settings
+        return embedder_of(settings, settings.embedder, self.registry, self.models, lambda: self.expected_texts)
 
-    def reference_embedder(self) -> Embedder:
-        """Open the embedder with the model's own runtime, which makes the probes."""
-        return open_embedder(self.settings.embedder, self.registry, self.models, device=self.settings.device)
+    def reference_probes(self, embedder: Embedder) -> bytes:
+        """Return the probes of the embedder, made by the model's own runtime; they are made once a model folder."""
+        return reference_probes(embedder, self.settings.embedder, self.registry, self.models)
 
     @cached_property
     def ruler(self) -> Ruler:

@@ -114,8 +114,8 @@ class BuildState:
         built = published is not None and embedder.provenance.id in published.runtimes
         bare = published is not None and not published.counts["vectors"]  # so nothing can differ from its vectors
         try:
-            own = self.resources.reference_embedder if built or bare or not self.continues else None
-            self.parity = prove(embedder, self.storage, self.settings.cache_dir, own)
+            make = self.resources.reference_probes if built or bare or not self.continues else None
+            self.parity = prove(embedder, self.storage, self.settings.cache_dir, make)
         except GateRefused as refusal:
             self.report.checks["parity"] = f"refused: {refusal.message}"
             raise

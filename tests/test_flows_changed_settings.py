@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from conftest import Workspace
 
+from flows.build.reindex import ReindexOptions, reindex
 from flows.maintenance import kept_revisions
 from flows.searching import open_searcher
 from flows.settings import Settings
-from parsers.errors import GateRefused, GristmillError
+from parsers.errors import GateRefused, GristmillError, UsageError
 
 NONE: dict[str, Any] = {"vectors_for": ["none"]}
 FEW: list[dict[str, Any]] = [{}, NONE, {"embedder": "vowels"}]
@@ -25,7 +26,6 @@ MORE: list[dict[str, Any]] = [
     {"overlap": 8},
     {"exclude": ["a.md"]},
     {"labels": [{"match": "a*", "labels": ["internal"]}]},
-    {"source_name": "other"},
     {"runtime": "letters"},
 ]
 
@@ -55,8 +55,8 @@ def build(workspace: Workspace, flags: dict[str, Any]) -> None:
     try:
         workspace.build(**flags)
     except GristmillError as error:
-        assert isinstance(error, GateRefused) or "--new-source" in f"{error.message} {error.remedy}", (flags, error)
-        workspace.build(**flags, new_source=True, force=True, allow_deletes=True)
+        assert isinstance(error, GateRefused), (flags, error)
+        workspace.build(**flags, force=True, allow_deletes=True)
     check(workspace.settings(**flags), flags)
 
 
@@ -65,6 +65,23 @@ def through(workspace: Workspace, variants: list[dict[str, Any]]) -> None:
     workspace.write("b.md", "# Valve\n\nOpen the valve of the pump by hand.\n")
     for flags in walk(variants):
         build(workspace, flags)
+
+
+def test_a_further_source_is_taken_when_asked_for_and_a_swap_then_needs_the_stored_documents(
+    workspace: Workspace,
+) -> None:
+    workspace.write("a.md", "# Pump\n\nThe pump stops by itself.\n")
+    workspace.build()
+    with pytest.raises(UsageError, match="knows the sources default, not other") as refused:
+        workspace.build(source_name="other")
+    assert "--new-source" in refused.value.remedy
+    workspace.build(source_name="other", new_source=True)
+    with pytest.raises(UsageError, match="needs its other sources too: other") as refused:
+        workspace.build(embedder="vowels")
+    assert "gristmill reindex --embedder vowels" in refused.value.remedy
+    swapped = workspace.settings(embedder="vowels")
+    assert reindex(swapped, ReindexOptions(embedder="vowels", rechunk=True, quiet=True))["published"]
+    assert kept_revisions.verify_index(swapped, everything=False)["whole"]
 
 
 def test_a_walk_meets_every_ordered_pair() -> None:

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from enrich.embedding.runtime import RUNTIMES, OutOfMemory, Provenance, Runtime, Vectors, choice
+from enrich.embedding.runtime import RUNTIMES, Choice, OutOfMemory, Provenance, Runtime, Vectors, Weights, choice
 from enrich.embedding.tokenizer import Piece, TokenCutter
 from enrich.models.conversion import weights_for
 from enrich.models.registry import EmbedderModel, ModelFolder, Registry
@@ -307,14 +307,15 @@ def open_embedder(
     registry: Registry,
     folder: ModelFolder,
     *,
-    runtime: str | None = None,
+    runtime: str | Callable[[], str | None] | None = None,
     device: str | None = None,
     batch_tokens: int | None = None,
 ) -> Embedder:
-    """An embedder by its name; its files are verified now, its runtime is loaded with the first vector.
+    """Open an embedder by its name; its files are verified now, its runtime is loaded with the first vector.
 
     Args:
-        runtime: such as ``onnx`` or ``llama.cpp:fp16``; None for the model's first.
+        runtime: such as ``onnx`` or ``llama.cpp:fp16``, or a function that chooses one when it is loaded; None for the
+            model's first.
         device: such as ``cpu``, ``cuda`` (all GPUs, in PyTorch) or ``cuda:1``; None for GPUs where there are any.
         batch_tokens: padded tokens in a batch at most; None for the default of the device.
 
@@ -323,17 +324,20 @@ def open_embedder(
             converted for it.
     """
     model = registry.embedder(name)
-    chosen = choice(model, runtime)
     place = folder.find(model)
-    weights = weights_for(model, chosen, place, folder)
-    tokens = TokenCutter(place / model.tokenizer.path, model.limit)
-    kind = RUNTIMES[chosen.runtime]
-    return Embedder(
-        model,
-        tokens,
-        lambda: [kind.load(model, weights, chosen.precision, one) for one in kind.devices(device)],
-        batch_tokens,
-    )
+
+    def verified(named: str | None) -> tuple[Choice, Weights]:
+        chosen = choice(model, named)
+        return chosen, weights_for(model, chosen, place, folder)
+
+    first = None if callable(runtime) else verified(runtime)
+
+    def load() -> Sequence[Runtime]:
+        chosen, weights = first or verified(runtime() if callable(runtime) else runtime)
+        kind = RUNTIMES[chosen.runtime]
+        return [kind.load(model, weights, chosen.precision, one) for one in kind.devices(device)]
+
+    return Embedder(model, TokenCutter(place / model.tokenizer.path, model.limit), load, batch_tokens)
 
 
 def batches(lengths: Sequence[int], budget: Callable[[], int]) -> Iterator[list[int]]:

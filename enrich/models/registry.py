@@ -169,9 +169,11 @@ class Registry:
 
     Args:
         models: every name once.
+        files: those that it was read from besides the built-in one.
     """
 
-    def __init__(self, models: Sequence[AnyModel]) -> None:
+    def __init__(self, models: Sequence[AnyModel], files: Sequence[Path] = ()) -> None:
+        self.files: Final = tuple(files)
         self._models: Final = {model.name: model for model in models}
 
     def __iter__(self) -> Iterator[AnyModel]:
@@ -242,7 +244,7 @@ def load_registry(*files: Path) -> Registry:
                     "Give it another name.",
                 )
             found[model.name] = (model, path)
-    return Registry([model for model, _ in found.values()])
+    return Registry([model for model, _ in found.values()], files)
 
 
 def default_root() -> Path:

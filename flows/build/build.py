@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from flows import interrupts
 from flows.build.diff import Asked, Plan, make_plan
 from flows.build.dry_run import check_kept
+from flows.build.estimates import BYTES_A_CHUNK
 from flows.build.publishing import check, publish, record_versions
 from flows.build.steps import chunk, embed, fetch, note, parse
 from flows.build.writing import remove, write
@@ -128,6 +129,7 @@ def list_documents(state: BuildState, options: BuildOptions) -> Plan:
         plan = make_plan(state, state.resources.scratch / "plan.jsonl", asked)
         if options.replay is not None:
             check_kept(options.replay, state, plan)
+    state.resources.expected_texts = round(plan.size / BYTES_A_CHUNK)
     removals = Gates(report, force=options.force or options.allow_deletes)
     # Before the work: a build that will be refused is refused at once.
     removals.through("removals", lambda: check_removals(state, plan.gone, plan.before), forcible=True, hint=False)

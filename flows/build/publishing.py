@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from flows import interrupts
 from flows.gates import gates
-from flows.gates.recall import RecallGate
 from flows.state import BuildState
 from indexes.cache import health
 from indexes.revisions import retention
+
+if TYPE_CHECKING:  # it imports scipy, which takes a second, and is needed with a golden set alone
+    from flows.gates.recall import RecallGate
 
 
 def record_versions(state: BuildState) -> None:
@@ -41,7 +44,7 @@ def check(state: BuildState, *, force: bool, listed: int) -> RecallGate | None:
     """
     with state.report.timed("finish"):
         state.draft.finish()
-    recall = RecallGate(state, state.settings.golden) if state.settings.golden else None
+    recall = _recall_gate(state)
     passed = gates.Gates(state.report, force=force)
     with state.report.timed("gate"):
         passed.through("stores", state.draft.check_stores)
@@ -53,6 +56,14 @@ def check(state: BuildState, *, force: bool, listed: int) -> RecallGate | None:
         if recall:
             passed.through("recall", recall.check, forcible=True)
     return recall
+
+
+def _recall_gate(state: BuildState) -> RecallGate | None:
+    if state.settings.golden is None:
+        return None
+    from flows.gates.recall import RecallGate
+
+    return RecallGate(state, state.settings.golden)
 
 
 def publish(state: BuildState, recall: RecallGate | None, *, made_by: str, sources: dict[str, str]) -> None:

@@ -74,6 +74,7 @@ def check_stored(state: BuildState, *, rechunk: bool) -> int:
         raise UsageError(
             f"index {state.storage.address} is made with {state.settings.embedder} already", "There is nothing to do."
         )
+    state.resources.expected_texts = state.published.counts["chunks"]
     with state.report.timed("list"):
         catalog = published_catalog(state.storage, state.published)
         _check_remembered(state, catalog)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from enrich.embedding.runtime import RUNTIMES, choice
+from enrich.embedding.embedder import open_embedder
+from enrich.embedding.runtime import RUNTIMES, choice, choices
 from enrich.models.conversion import convert
 from enrich.models.fetching import fetch, sources_of
-from enrich.models.registry import AnyModel, EmbedderModel, ModelFolder, load_registry
+from enrich.models.registry import AnyModel, EmbedderModel, ModelFolder, Registry, load_registry
+from flows.models.probes import reference_probes
+from flows.models.runtime_choice import choose, machine, remembered
 from flows.settings import Settings
 from parsers.errors import ModelError, UsageError
+
+STARTS_FAST: Final = "onnx:fp32"
 
 
 def manage_models(
@@ -40,6 +46,8 @@ def manage_models(
     if action == "fetch":
         for model in chosen:
             fetch(model, folder, sources_of(model, settings.model_folders), say)
+            if isinstance(model, EmbedderModel):
+                prepare(model, registry, folder, say)
     elif action == "verify":
         for model in chosen:
             say(f"{model.name}: {folder.find(model)} holds what its hashes say")
@@ -49,6 +57,32 @@ def manage_models(
     else:
         raise UsageError(f"models: there is no action {action!r}", "Use list, fetch, verify or convert.")
     return {"models": [_described(model, folder) for model in chosen]}
+
+
+def prepare(model: EmbedderModel, registry: Registry, folder: ModelFolder, say: Callable[[str], None]) -> None:
+    """Convert a model for the runtime that starts fast, make its probes, and measure the runtimes, once a machine.
+
+    A model that has no such runtime, or whose libraries are not installed, is left as it is.
+    """
+    if STARTS_FAST not in map(str, choices(model)) or remembered(model, folder) is not None:
+        return
+    if importlib.util.find_spec("onnxruntime") is None:
+        return
+    say(f"{model.name}: preparing a fast start, once on this machine (about a minute)")
+    try:
+        chosen = choose(model.name, registry, folder, None, say, only=[STARTS_FAST, *_fast_here()])
+        embedder = open_embedder(model.name, registry, folder)
+        reference_probes(embedder, model.name, registry, folder)
+    except ModelError as error:
+        say(f"{model.name}: not prepared, its own runtime is used: {error.message}")
+        return
+    for one in chosen.tried:
+        say(f"  {one.name}: {one.problem or f'starts in {one.start:.1f} s, {one.rate:.1f} texts/s'}")
+
+
+def _fast_here() -> list[str]:
+    """Return the runtimes that may outrun the fast starter on a processor with bf16 arithmetic."""
+    return ["sentence-transformers:bf16"] if "bf16" in machine() else []
 
 
 def _conversions(

@@ -15,7 +15,6 @@ from typing import Final
 
 from enrich.embedding import parity
 from enrich.embedding.embedder import Embedder, open_embedder
-from enrich.embedding.runtime import choice
 from enrich.files import atomic_write
 from enrich.models.registry import ModelFolder, Registry, load_registry
 from flows.models.runtime_choice import machine, runtime_for
@@ -26,17 +25,27 @@ from parsers.errors import GateRefused, ModelError, StoreError
 PROVED: Final = "proved"  # folder below the local cache
 
 
-def embedder_of(settings: Settings, name: str, registry: Registry, models: ModelFolder) -> Embedder:
-    """A model with the runtime that the settings name, or that this machine was found to be fastest with.
+def embedder_of(
+    settings: Settings,
+    name: str,
+    registry: Registry,
+    models: ModelFolder,
+    texts: Callable[[], int] = lambda: 1,
+) -> Embedder:
+    """Open a model with the runtime of the settings, or the best one for so many texts on this machine.
+
+    Args:
+        texts: how many texts are expected; called when the runtime is loaded.
 
     Raises:
         ModelError: as :func:`enrich.embedding.embedder.open_embedder` says.
     """
+    model = registry.embedder(name)
     return open_embedder(
         name,
         registry,
         models,
-        runtime=settings.runtime or runtime_for(registry.embedder(name), models),
+        runtime=settings.runtime or (lambda: runtime_for(model, models, texts())),
         device=settings.device,
         batch_tokens=settings.batch_tokens,
     )
@@ -60,28 +69,24 @@ def open_query_embedder(settings: Settings, storage: Storage, pointer: Pointer) 
     return embedder
 
 
-def prove(embedder: Embedder, storage: Storage, cache: Path, own: Callable[[], Embedder] | None = None) -> str:
-    """Have a runtime show that its vectors are those of the index.
+def prove(embedder: Embedder, storage: Storage, cache: Path, make: Callable[[Embedder], bytes] | None = None) -> str:
+    """Compare a runtime with the probes of the index.
 
     Args:
-        cache: the folder where this machine remembers what was proved.
-        own: opens the model with its own runtime, to make the probes where there are none yet; only whoever holds the
-            index may give it.
+        cache: folder in which this machine keeps what was proved.
+        make: gives the probes where the index has none yet; only the holder of the index may pass it.
 
     Returns:
         The figure for the record.
 
     Raises:
-        GateRefused: when it does not; naming the strata of texts in which it differs.
-        ModelError: when there are no probes yet and the model's own runtime, which is to make them, cannot run.
-        StoreError: when the index has no probes, and they are not to be made.
+        GateRefused: when they differ; names the strata of texts.
+        ModelError: when there are no probes yet and the model's own runtime, which makes them, cannot run.
+        StoreError: when the index has no probes, and ``make`` is not given.
     """
     data = storage.probes(embedder.fingerprint)
-    made = False
-    if data is None and own is not None:
-        itself = choice(embedder.model)
-        made = (embedder.provenance.runtime, embedder.provenance.precision) == (itself.runtime, itself.precision)
-        data = parity.make_probes(embedder if made else own())
+    if data is None and make is not None:
+        data = make(embedder)
         storage.keep_probes(embedder.fingerprint, data)
     if data is None:
         raise StoreError(
@@ -90,12 +95,13 @@ def prove(embedder: Embedder, storage: Storage, cache: Path, own: Callable[[], E
         )
     mark = cache / PROVED / _mark(data, embedder)
     name = parity.named(embedder.provenance)
-    if made:
-        figure = f"{name} made the probes"
-    elif mark.is_file():
+    if mark.is_file():
         return f"{name} proved itself earlier"
+    probes = parity.read_probes(data)
+    if make is not None and probes.provenance == embedder.provenance:
+        figure = f"{name} made the probes"
     else:
-        found = parity.against(embedder, parity.read_probes(data))
+        found = parity.against(embedder, probes)
         if not found.passed:
             raise GateRefused(
                 f"gate parity: {name} does not make the vectors of index {storage.address}, which {found.b} made: "

@@ -1,8 +1,9 @@
-"""Which runtime runs the embedder on this machine: the fastest of those that agree, measured once and remembered.
+"""Choosing the runtime that runs the embedder on this machine, measured once.
 
-Kept here: a runtime is chosen only after it agreed with the model's own weights in single precision; the choice holds
-for this machine and these versions of the libraries, and is no part of any fingerprint, so that a machine which chooses
-another runtime embeds nothing again.
+Invariants:
+- A runtime is chosen only after it agreed with the model's own weights in single precision.
+- A choice holds for this machine and these versions of the libraries. It is not part of a fingerprint, so a machine
+  that chooses another runtime embeds nothing again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +28,19 @@ from enrich.models.conversion import convert, records
 from enrich.models.registry import EmbedderModel, ModelFolder, Registry
 from parsers.errors import ModelError
 
+# Loads a runtime in a process of its own, embeds one text and prints the processor seconds.
+_START: Final = """
+import json, sys, time
+from pathlib import Path
+from enrich.embedding.embedder import open_embedder
+from enrich.models.registry import ModelFolder, load_registry
+given = json.loads(sys.argv[1])
+folder = ModelFolder(Path(given["root"]), [Path(one) for one in given["folders"]])
+registry = load_registry(*map(Path, given["files"]))
+embedder = open_embedder(given["embedder"], registry, folder, runtime=given["runtime"], device=given["device"])
+embedder.encode(["A short text."])
+print(time.process_time())
+"""
 FOLDER: Final = ".chosen"  # below the root of the model folder
 ROUNDS: Final = 3
 QUICK: Final = 12  # texts of a first, short round
@@ -35,33 +51,42 @@ QUANTIZED: Final = ("int8", "q8_0", "q4_k_m")  # not tried: on no model seen do 
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one runtime.
+    """Measurement of one runtime.
 
     Attributes:
         name: such as ``onnx:fp32``.
-        rate: texts a second, the median of some rounds; 0 where it cannot run or does not agree.
+        rate: texts per second, the median of some rounds; 0 where it cannot run or does not agree.
+        start: processor seconds of a process that loads it and embeds one text; 0 where that was not measured.
         least: its least cosine with the model's own runtime.
         problem: why it is out; empty where it agrees.
     """
 
     name: str
     rate: float = 0.0
+    start: float = 0.0
     least: float = -1.0
     problem: str = ""
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured on a machine.
+    """Measurements of a machine.
 
     Attributes:
-        runtime: the fastest that agrees.
-        machine: where, see :func:`machine`.
+        runtime: the runtime with the highest rate of those that agree.
+        machine: see :func:`machine`.
         tried: every runtime.
     """
 
     runtime: str
     machine: str
     tried: list[Tried]
+
+    def runtime_for(self, texts: int) -> str:
+        """Return the runtime that takes the least time, its start included, for so many texts."""
+        usable = [one for one in self.tried if one.rate and not one.problem]
+        if not all(one.start for one in usable):
+            return self.runtime
+        return min(usable, key=lambda one: one.start + texts / one.rate).name
 
 
 def machine() -> str:
@@ -84,14 +109,14 @@ def _processor() -> str:
     return " ".join([found["model name"] or platform.machine(), *features])
 
 
-def runtime_for(model: EmbedderModel, folder: ModelFolder) -> str | None:
-    """What was chosen for a model on this machine; None where nothing was, or its libraries have changed since."""
+def runtime_for(model: EmbedderModel, folder: ModelFolder, texts: int = 1) -> str | None:
+    """Return the runtime for so many texts of a model on this machine; None where none was measured."""
     chosen = remembered(model, folder)
-    return chosen.runtime if chosen is not None else None
+    return chosen.runtime_for(texts) if chosen is not None else None
 
 
 def remembered(model: EmbedderModel, folder: ModelFolder) -> Chosen | None:
-    """What was measured for a model on this machine, with today's libraries; None where its file is gone since."""
+    """Return the measurements of a model on this machine with today's libraries; None where a file is gone since."""
     try:
         chosen = msgspec.json.decode(_record(model, folder).read_bytes(), type=Chosen)
     except (OSError, msgspec.MsgspecError):
@@ -102,15 +127,24 @@ def remembered(model: EmbedderModel, folder: ModelFolder) -> Chosen | None:
 
 
 def choose(
-    embedder: str, registry: Registry, folder: ModelFolder, device: str | None, say: Callable[[str], None]
+    embedder: str,
+    registry: Registry,
+    folder: ModelFolder,
+    device: str | None,
+    say: Callable[[str], None],
+    only: Sequence[str] = (),
 ) -> Chosen:
-    """Convert the model for every runtime that is installed, measure those that agree, and remember the fastest.
+    """Convert the model for every runtime that is installed, measure those that agree, and keep the measurements.
+
+    Args:
+        only: runtimes to try besides the model's own; all by default.
 
     Raises:
         ModelError: when the model is missing, or its own runtime cannot run.
     """
     model = registry.embedder(embedder)
     names = [str(one) for one in choices(model) if one.precision not in QUANTIZED]
+    names = [name for number, name in enumerate(names) if not number or not only or name in only]
     tried: dict[str, Tried] = {}
     racing: dict[str, Embedder] = {}
     for name in names:
@@ -134,11 +168,27 @@ def choose(
     tried |= _compared(racing, names[0], say)
     racing = {name: embedder for name, embedder in racing.items() if not tried[name].problem}
     for name, rate in rates(racing, ROUNDS, TEXTS).items():
-        tried[name] = msgspec.structs.replace(tried[name], rate=round(rate, 2))
+        start = start_of(embedder, registry, folder, name, device)
+        tried[name] = msgspec.structs.replace(tried[name], rate=round(rate, 2), start=round(start, 2))
     best = max(racing, key=lambda name: tried[name].rate)
     result = Chosen(runtime=best, machine=machine(), tried=[tried[name] for name in names])
     _keep(_record(model, folder), result)
     return result
+
+
+def start_of(embedder: str, registry: Registry, folder: ModelFolder, runtime: str, device: str | None) -> float:
+    """Return the processor seconds of a process that loads a runtime and embeds one text; 0 where it fails."""
+    given = {
+        "embedder": embedder,
+        "files": [str(path) for path in registry.files],
+        "root": str(folder.root),
+        "folders": [str(path) for path in folder.others],
+        "runtime": runtime,
+        "device": device,
+    }
+    command = [sys.executable, "-c", _START, msgspec.json.encode(given).decode()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return float(done.stdout.split()[-1]) if done.returncode == 0 and done.stdout else 0.0
 
 
 def _compared(racing: dict[str, Embedder], own: str, say: Callable[[str], None]) -> dict[str, Tried]:
