@@ -14,7 +14,7 @@ from enrich.embedding.embedder import Embedder
 from enrich.models.registry import ModelFolder, Registry, load_registry
 from flows.models.embedding import embedder_of
 from flows.models.note_writers import NoteMaker, open_notes
-from flows.models.probes import reference_probes
+from flows.models.probes import Reference, reference_probes
 from flows.models.ruler import chunker_settings, open_ruler
 from flows.settings import Settings
 from flows.sources import Source, open_source
@@ -124,7 +124,7 @@ class Resources:
         settings = self.settings
         return embedder_of(settings, settings.embedder, self.registry, self.models, lambda: self.expected_texts)
 
-    def reference_probes(self, embedder: Embedder) -> bytes:
+    def reference_probes(self, embedder: Embedder) -> Reference:
         """Return the probes of the embedder, made by the model's own runtime; they are made once a model folder."""
         return reference_probes(embedder, self.settings.embedder, self.registry, self.models)
 

@@ -17,6 +17,7 @@ from enrich.embedding import parity
 from enrich.embedding.embedder import Embedder, open_embedder
 from enrich.files import atomic_write
 from enrich.models.registry import ModelFolder, Registry, load_registry
+from flows.models.probes import Reference
 from flows.models.runtime_choice import machine, runtime_for
 from flows.settings import Settings
 from indexes.storage.storage import Pointer, Storage
@@ -69,7 +70,9 @@ def open_query_embedder(settings: Settings, storage: Storage, pointer: Pointer) 
     return embedder
 
 
-def prove(embedder: Embedder, storage: Storage, cache: Path, make: Callable[[Embedder], bytes] | None = None) -> str:
+def prove(
+    embedder: Embedder, storage: Storage, cache: Path, make: Callable[[Embedder], Reference] | None = None
+) -> str:
     """Compare a runtime with the probes of the index.
 
     Args:
@@ -85,8 +88,9 @@ def prove(embedder: Embedder, storage: Storage, cache: Path, make: Callable[[Emb
         StoreError: when the index has no probes, and ``make`` is not given.
     """
     data = storage.probes(embedder.fingerprint)
+    made = False
     if data is None and make is not None:
-        data = make(embedder)
+        data, made = make(embedder)
         storage.keep_probes(embedder.fingerprint, data)
     if data is None:
         raise StoreError(
@@ -95,13 +99,12 @@ def prove(embedder: Embedder, storage: Storage, cache: Path, make: Callable[[Emb
         )
     mark = cache / PROVED / _mark(data, embedder)
     name = parity.named(embedder.provenance)
-    if mark.is_file():
-        return f"{name} proved itself earlier"
-    probes = parity.read_probes(data)
-    if make is not None and probes.provenance == embedder.provenance:
+    if made:
         figure = f"{name} made the probes"
+    elif mark.is_file():
+        return f"{name} proved itself earlier"
     else:
-        found = parity.against(embedder, probes)
+        found = parity.against(embedder, parity.read_probes(data))
         if not found.passed:
             raise GateRefused(
                 f"gate parity: {name} does not make the vectors of index {storage.address}, which {found.b} made: "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from enrich.embedding import parity
 from enrich.embedding.embedder import Embedder, open_embedder
@@ -21,7 +21,19 @@ from parsers.errors import StoreError
 PROBES_FOLDER: Final = ".probes"  # below the root of the model folder
 
 
-def reference_probes(embedder: Embedder, name: str, registry: Registry, models: ModelFolder) -> bytes:
+class Reference(NamedTuple):
+    """Probes of a model.
+
+    Attributes:
+        data: the probes.
+        own: whether the embedder at hand made them just now.
+    """
+
+    data: bytes
+    own: bool
+
+
+def reference_probes(embedder: Embedder, name: str, registry: Registry, models: ModelFolder) -> Reference:
     """Return the probes of a model; make and keep them where there are none.
 
     Args:
@@ -34,7 +46,7 @@ def reference_probes(embedder: Embedder, name: str, registry: Registry, models: 
     path = models.root / PROBES_FOLDER / f"{embedder.model.name}-{embedder.fingerprint[:16]}-{parity.VERSION}.arrow"
     kept = _kept(path, embedder)
     if kept is not None:
-        return kept
+        return Reference(kept, False)
     own = choice(embedder.model)
     loaded = (embedder.provenance.runtime, embedder.provenance.precision)
     is_own = loaded == (own.runtime, own.precision)
@@ -42,7 +54,7 @@ def reference_probes(embedder: Embedder, name: str, registry: Registry, models: 
     data = parity.make_probes(maker)
     with suppress(OSError):  # a model folder that cannot be written costs the making at every new index, nothing else
         atomic_write(path, data)
-    return data
+    return Reference(data, is_own)
 
 
 def _kept(path: Path, embedder: Embedder) -> bytes | None:
