@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,8 @@ from flows.models.probes import Reference, reference_probes
 from flows.models.ruler import chunker_settings, open_ruler
 from flows.settings import Settings
 from flows.sources import Source, open_source
-from indexes.cache.memo import RUNTIMES, Memo, VectorMemo, memory_key
+from indexes.cache.caches import Caches
+from indexes.cache.store import cache_key
 from indexes.storage.storage import Storage
 from parsers.errors import UsageError
 
@@ -33,54 +33,6 @@ def open_source_of(settings: Settings) -> Source:
         raise UsageError("no source is given", "Name it: gristmill build FOLDER, or `source` in the settings.")
     own: list[str | Path] = [settings.index, *([settings.golden] if settings.golden else [])]
     return open_source(settings.source, settings.source_name, settings.include, settings.exclude, own)
-
-
-class Caches:
-    """Results of earlier builds, by content; each cache is opened when first needed.
-
-    Args:
-        storage: of the index that keeps them.
-        dimension: gives the length of a vector; called when the cache of vectors is opened.
-    """
-
-    def __init__(self, storage: Storage, dimension: Callable[[], int]) -> None:
-        self._storage: Final = storage
-        self._dimension: Final = dimension
-
-    @cached_property
-    def versions(self) -> Memo:
-        """Digest and media type of a document's bytes, by its version in the source."""
-        return Memo(self._storage.memory(), "versions")
-
-    @cached_property
-    def documents(self) -> Memo:
-        """Parsed documents."""
-        return Memo(self._storage.memory(), "documents")
-
-    @cached_property
-    def chunks(self) -> Memo:
-        """Chunks of a document, as one value."""
-        return Memo(self._storage.memory(), "chunks")
-
-    @cached_property
-    def notes(self) -> Memo:
-        """Notes, by their exact prompt."""
-        return Memo(self._storage.memory(), "notes")
-
-    @cached_property
-    def vectors(self) -> VectorMemo:
-        """Vectors, by embedded text and embedder."""
-        return VectorMemo(self._storage.memory(), self._dimension())
-
-    @cached_property
-    def runtimes(self) -> Memo:
-        """Description of each runtime that ever made a vector, by the id of its provenance."""
-        return Memo(self._storage.memory(), RUNTIMES)
-
-    def tidy(self) -> None:
-        """Compact the tables."""
-        for cache in (self.versions, self.documents, self.chunks, self.notes, self.vectors):
-            cache.tidy()
 
 
 class Resources:
@@ -145,7 +97,7 @@ class Resources:
 
     def chunks_key(self, document: str, title: str) -> str:
         """Return the cache key of a cached document's chunks."""
-        return memory_key(document, title, self.chunker_fingerprint)
+        return cache_key(document, title, self.chunker_fingerprint)
 
     @cached_property
     def note_writer(self) -> NoteMaker | None:

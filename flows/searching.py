@@ -13,13 +13,13 @@ from enrich.reranking.reranker import CrossEncoderReranker
 from flows.models.embedding import open_query_embedder
 from flows.opening import naming_the_place, open_storage, published
 from flows.settings import Mode, Settings
-from indexes.cache.memo import Memo
+from indexes.cache.caches import Caches
 from indexes.lexical.index import LexicalIndex, Weights
 from indexes.revisions.generation import open_stores, published_catalog
 from indexes.search.filters import check_matched, parse_filters
 from indexes.search.reader import LOOK_EVERY, Reader
 from indexes.search.search import Fusion, Hit, Searcher
-from indexes.search.sections import DOCUMENTS, sections_of
+from indexes.search.sections import sections_of
 from indexes.storage.storage import Pointer, Storage
 from parsers.errors import UsageError
 
@@ -92,7 +92,7 @@ def answer_query(
     Args:
         filters: expressions such as ``label=public``, all of which hold, beside those that the settings always apply.
         started: when the command began, on the clock of ``time.time``.
-        expand: give each hit its ``section``, None where the parsed document is not remembered any more.
+        expand: give each hit its ``section``, None where the parsed document is no longer cached.
 
     Raises:
         UsageError: for a blank query, a filter that is none, or one that names a label no document carries.
@@ -117,8 +117,8 @@ def answer_query(
 
 
 def _sections(storage: Storage, pointer: Pointer, hits: list[Hit]) -> list[Any]:
-    memo = Memo(storage.memory(), DOCUMENTS)
-    return [msgspec.to_builtins(section) for section in sections_of(hits, published_catalog(storage, pointer), memo)]
+    found = sections_of(hits, published_catalog(storage, pointer), Caches(storage).documents)
+    return [msgspec.to_builtins(section) for section in found]
 
 
 def fusion(settings: Settings) -> Fusion:

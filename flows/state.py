@@ -10,10 +10,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final, Protocol
 
-import msgspec
-
 from enrich.embedding.embedder import Embedder
-from flows.context import Caches, Resources
+from flows.context import Resources
 from flows.models.embedding import prove
 from flows.models.note_writers import window_recipe
 from flows.models.vector_cache import Sample
@@ -21,7 +19,8 @@ from flows.opening import following
 from flows.report import BuildReport, Failure, Progress, UnknownTokens
 from flows.seen_versions import SeenVersions
 from flows.settings import Settings
-from indexes.cache.memo import memory_key
+from indexes.cache.caches import Caches
+from indexes.cache.store import cache_key
 from indexes.catalog import Catalog, Row
 from indexes.lexical.analysis import fingerprint as analysis_fingerprint
 from indexes.revisions.generation import Draft, Model, published_catalog
@@ -169,7 +168,7 @@ class BuildState:
         """Return the runtimes that made the next revision's vectors, by the id of their provenance."""
         known = dict(self.published.runtimes) if self.published is not None and self.same_model else {}
         records = self.caches.runtimes.get(self.seen_runtimes - known.keys())
-        return known | {key: msgspec.json.decode(record) for key, record in sorted(records.items())}
+        return known | dict(sorted(records.items()))
 
     def report_published(self) -> None:
         """Report the published revision, where this build publishes none."""
@@ -237,7 +236,7 @@ class BuildState:
         choice = (media_type, self.embeds(key), tuple(self.labels(key)))
         if choice not in self._recipes:
             writer = self.resources.note_writer
-            self._recipes[choice] = memory_key(
+            self._recipes[choice] = cache_key(
                 fingerprint(media_type) or claims(),  # so that a type is read once an adapter claims it
                 self.resources.chunker_fingerprint,
                 f"{writer.fingerprint}:{window_recipe(self.settings)}" if writer is not None else "",

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chunker.chunk import Chunk, chunk_ids, indexed_text, prefix
-from indexes.cache.memo import text_digest
+from indexes.cache.store import text_digest
 
 ID: Final = re.compile("[0-9a-f]{32}")  # of a document or a chunk, see chunker.chunk
 LENGTH_ERROR: Final = 1e-3  # how far the length of a normalized vector may be from 1

@@ -15,7 +15,7 @@ import pytest
 from conftest import Workspace
 
 from flows.searching import published
-from indexes.cache.memo import Memo
+from indexes.cache.store import BytesCache
 from indexes.revisions.generation import open_stores, published_catalog
 from indexes.rows import schema
 from indexes.storage.storage import Pointer, Storage
@@ -42,7 +42,7 @@ def rows_of(storage: Storage, pointer: Pointer) -> list[dict[str, Any]]:
 def catalog(workspace: Workspace) -> dict[str, tuple[Any, ...]]:
     """What the published catalog says of each document, with its stored text, by key."""
     storage, pointer = published(workspace.settings())
-    documents = Memo(storage.memory(), "documents")
+    documents = BytesCache(storage.cache(), "documents")
     found = {}
     for row in published_catalog(storage, pointer).rows():
         text = Document.decode(documents.get([row.document])[row.document]).text if row.document else ""

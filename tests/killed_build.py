@@ -58,12 +58,12 @@ def digest(place: Storage, pointer: Pointer) -> str:
 
 def run_build(settings: dict[str, Any], embedded: str, flush: int, lease: float, orchestrator: str) -> None:
     """One build, as soon as the index is free."""
-    real, begin = vector_cache._remember, BuildState.__init__
+    real, begin = vector_cache.embed_window, BuildState.__init__
     noted = os.open(embedded, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def remember(memo: Any, records: Any, model: Any, texts: dict[str, str]) -> None:
+    def remember(caches: Any, model: Any, texts: dict[str, str]) -> None:
         os.write(noted, "".join(f"{key}\n" for key in texts).encode())
-        real(memo, records, model, texts)
+        real(caches, model, texts)
 
     def begun(*given: Any, **named: Any) -> None:
         begin(*given, **named)
@@ -71,7 +71,7 @@ def run_build(settings: dict[str, Any], embedded: str, flush: int, lease: float,
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(WINDOW, "cpu", flush)
-        patch.setattr(vector_cache, "_remember", remember)
+        patch.setattr(vector_cache, "embed_window", remember)
         patch.setattr(BuildState, "__init__", begun)
         patch.setattr(storage, "LEASE_SECONDS", lease)
         while True:

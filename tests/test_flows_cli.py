@@ -21,7 +21,7 @@ from flows import searching
 from flows.cli import printing
 from flows.cli.app import app
 from flows.searching import answer_query
-from indexes.cache.memo import Memo
+from indexes.cache.store import Cache
 from parsers.errors import ModelError
 
 GRISTMILL = str(Path(sys.executable).with_name("gristmill"))
@@ -330,7 +330,7 @@ def test_a_search_folds_expands_and_reorders(
     )
 
     with monkeypatch.context() as patch:
-        patch.setattr(Memo, "get", lambda self, keys: {})
+        patch.setattr(Cache, "get", lambda self, keys: {})
         forgotten = answer(workspace, "pump stops", 1, expand=True)
     assert forgotten["hits"][0]["section"] is None
     printing.print_hits(forgotten, explain=False)

@@ -137,7 +137,7 @@ def test_questions_whose_document_is_not_remembered_are_stale(workspace: Workspa
         if path.name.startswith("documents"):
             shutil.rmtree(path)
     workspace.write("new.md", "# New\n\nA word on the handle.\n")
-    assert "is not remembered any more" in refused(workspace, "recall", golden=golden)
+    assert "is no longer cached" in refused(workspace, "recall", golden=golden)
 
 
 def test_a_golden_set_that_is_none_is_refused_before_anything_is_done(workspace: Workspace) -> None:

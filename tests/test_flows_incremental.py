@@ -38,8 +38,8 @@ PLACES = (
     "flows.build.steps:read",
     "flows.build.steps:split",
     "fakes:LettersRuntime.encode",
-    "indexes.cache.memo:Memo.add",
-    "indexes.cache.memo:VectorMemo.add",
+    "indexes.cache.store:Cache.add",
+    "indexes.cache.store:VectorCache.add",
     "indexes.revisions.generation:Draft.replace",
     "indexes.revisions.generation:Draft.remove",
     "indexes.revisions.generation:Draft.finish",
@@ -57,7 +57,7 @@ PLACES = (
     "indexes.revisions.generation:snapshot",
     "indexes.storage.storage:Storage.publish",
     "indexes.storage.storage:Storage._write_pointer",
-    "flows.context:Caches.tidy",
+    "indexes.cache.caches:Caches.tidy",
 )
 LATE = PLACES[6:]
 

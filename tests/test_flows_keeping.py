@@ -28,7 +28,7 @@ from flows.cli.app import app
 from flows.maintenance import kept_revisions
 from flows.opening import published
 from flows.searching import open_searcher
-from indexes.cache.memo import Memo
+from indexes.cache.store import BytesCache
 from indexes.revisions.generation import published_catalog
 from indexes.storage.storage import Storage
 from indexes.vectors import ChunkTable
@@ -188,7 +188,7 @@ def test_a_sweep_gives_up_old_revisions_and_forgets_what_only_they_were_made_of(
     workspace.write("late.md", "# Late\n\nThis one goes late.\n")
     workspace.build()
     storage, first = published(workspace.settings())
-    memory = Memo(storage.memory(), "documents")
+    memory = BytesCache(storage.cache(), "documents")
     named = {row.key: row.document for row in catalog_rows(workspace)}
     for key in ("gone.md", "late.md"):
         (workspace.docs / key).unlink()
@@ -218,7 +218,7 @@ def test_a_sweep_gives_up_old_revisions_and_forgets_what_only_they_were_made_of(
     assert swept["forgotten"]["documents"] == swept["forgotten"]["chunks"] == 1
     with pytest.raises(StoreError, match="cannot open the table"):
         ChunkTable.open(storage.tables(first.generation), first.chunks_version)
-    memory = Memo(storage.memory(), "documents")
+    memory = BytesCache(storage.cache(), "documents")
     assert memory.known(named.values()) == {name for key, name in named.items() if key != "gone.md"}
     assert kept_revisions.verify_index(workspace.settings(), everything=True) | {"revisions": []} == {
         "index": str(workspace.index),
@@ -435,10 +435,10 @@ def test_what_the_memory_has_lost_is_taken_out_and_comes_back_with_the_next_buil
 ) -> None:
     workspace, _ = built
     lost = next(row.document for row in catalog_rows(workspace) if row.key == "key.md")
-    Memo(Storage(str(workspace.index)).memory(), "documents").forget([lost])
-    hint = next(one for name, one in findings(workspace).items() if "not remembered any more" in name)
+    BytesCache(Storage(str(workspace.index)).cache(), "documents").forget([lost])
+    hint = next(one for name, one in findings(workspace).items() if "no longer cached" in name)
     assert not hint["fault"] and hint["examples"] == ["key.md"]
-    with pytest.raises(StoreError, match=r"1 documents are not remembered any more, the first is key\.md"):
+    with pytest.raises(StoreError, match=r"1 documents are no longer cached, the first is key\.md"):
         swap(workspace, "vowels")
     damage(workspace, *DAMAGES["rows are not what their digests say"])
     done = kept_revisions.repair_index(workspace.settings(), quiet)

@@ -15,7 +15,7 @@ from test_parsers_labels import LABELS, TOML, WRITERS, mutated, write
 
 from flows.maintenance import kept_revisions
 from flows.opening import published
-from indexes.cache.memo import Memo
+from indexes.cache.store import BytesCache
 from parsers.errors import UsageError
 from parsers.labels import UNREADABLE
 
@@ -79,7 +79,7 @@ def test_what_holds_for_a_document_that_fails_is_stored_on_its_last_good_version
     (workspace.docs / "torn.md").write_bytes(b"---\nlabels: [secret]\n---\n" + bytes(range(256)))
     workspace.write("heavy.md", "---\nlabels: [secret]\n---\n# heavy\n\nThe pump zzzz has a new seal.\n")
     storage, pointer = published(workspace.settings())
-    memo = Memo(storage.memory(), "documents")  # the parsed form is gone too
+    memo = BytesCache(storage.cache(), "documents")  # the parsed form is gone too
     from indexes.revisions.generation import published_catalog
 
     parsed = {row.key: row.document for row in published_catalog(storage, pointer).rows()}

@@ -21,7 +21,7 @@ from enrich.notes.prompts import Prompt
 from enrich.notes.writer import Completion, LLMFailure
 from flows.maintenance.doctor import examine
 from flows.models.note_writers import LLMNotes, open_server
-from indexes.cache.memo import Memo
+from indexes.cache.store import BytesCache
 from indexes.storage.storage import Storage
 from parsers.errors import ModelError
 
@@ -268,7 +268,7 @@ def test_a_real_kill_among_real_notes_loses_at_most_one_batch(tmp_path: Path) ->
     process.wait()
     process.stderr.close()
     assert not (tmp_path / "index" / "pointer.json").exists()
-    kept = len(Memo(Storage(str(tmp_path / "index")).memory(), "notes"))
+    kept = len(BytesCache(Storage(str(tmp_path / "index")).cache(), "notes"))
     assert kept == LLMNotes.flush
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     report = json.loads(done.stdout.splitlines()[-1])

@@ -13,7 +13,7 @@ from conftest import Workspace
 from typer.testing import CliRunner
 
 from flows.cli.app import app
-from indexes.cache.memo import VectorMemo
+from indexes.cache.store import VectorCache
 from indexes.storage.errors import as_store_error
 from parsers.errors import GateRefused, IndexBusy, StoreError, UsageError
 
@@ -37,12 +37,12 @@ def test_a_full_disk_while_vectors_are_remembered_ends_the_build(
         workspace.write(f"{name}.md", f"# {name}\n\nThe pump of {name}.\n")
     calls = []
 
-    def full(self: VectorMemo, entries: dict[str, Any]) -> None:
+    def full(self: VectorCache, entries: dict[str, Any]) -> None:
         calls.append(len(entries))
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(VectorMemo, "add", full)
+        patch.setattr(VectorCache, "add", full)
         with pytest.raises(StoreError, match=says) as ended:
             workspace.build()
     assert str(workspace.index) in ended.value.message and "Free some space" in ended.value.remedy

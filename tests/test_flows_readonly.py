@@ -113,4 +113,4 @@ def test_a_reader_does_not_make_the_place_of_the_cache(built: Workspace) -> None
     (built.index / "memory").rename(built.index.parent / "away")
     assert answer_query(built.settings(), "the key", "bm25", 1, [], 0.0, expand=True)["hits"][0]["section"] is None
     assert not (built.index / "memory").exists()
-    assert open_storage(built.settings()).memory().list_tables(limit=9).tables == []
+    assert open_storage(built.settings()).cache().list_tables(limit=9).tables == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexes.cache import health
-from indexes.cache.memo import Memo
+from indexes.cache.store import BytesCache
 from indexes.storage.storage import Storage
 
 KEYS = [f"{number:032x}" for number in range(12)]
@@ -19,17 +19,17 @@ def storage(tmp_path: Path) -> Storage:
     """An index whose cache holds three pieces of notes, and some chunks."""
     storage = Storage(str(tmp_path / "index"))
     storage.create()
-    notes = Memo(storage.memory(), "notes")
+    notes = BytesCache(storage.cache(), "notes")
     for start in range(0, 12, 4):
         notes.add({key: key.encode() * 9 for key in KEYS[start : start + 4]})
-    Memo(storage.memory(), "chunks").add({KEYS[0]: b"chunk"})
+    BytesCache(storage.cache(), "chunks").add({KEYS[0]: b"chunk"})
     health.record(storage.objects)
     assert health.damages(storage.objects, thorough=True) == []
     return storage
 
 
 def notes(storage: Storage) -> dict[str, bytes]:
-    return Memo(storage.memory(), "notes").get(KEYS)
+    return BytesCache(storage.cache(), "notes").get(KEYS)
 
 
 def pieces(storage: Storage, kind: str = "data") -> list[Path]:
@@ -55,8 +55,8 @@ def test_the_whole_pieces_of_a_damaged_table_stay(storage: Storage, what: str, t
     found = notes(storage)
     assert sorted(found) == [*KEYS[:4], *KEYS[8:]] and all(value == key.encode() * 9 for key, value in found.items())
     assert health.damages(storage.objects, thorough=True) == [] and health.heal(storage, thorough=True) == []
-    Memo(storage.memory(), "notes").put({key: key.encode() * 9 for key in KEYS})
-    assert sorted(notes(storage)) == KEYS and Memo(storage.memory(), "chunks").known(KEYS) == {KEYS[0]}
+    BytesCache(storage.cache(), "notes").put({key: key.encode() * 9 for key in KEYS})
+    assert sorted(notes(storage)) == KEYS and BytesCache(storage.cache(), "chunks").known(KEYS) == {KEYS[0]}
 
 
 @pytest.mark.parametrize("what", BAD)
@@ -74,7 +74,7 @@ def test_a_table_of_which_nothing_can_be_read_is_dropped_and_the_others_are_not(
         path.write_bytes(b"")
     (said,) = health.heal(storage, thorough=False)
     assert "it is dropped" in said and notes(storage) == {}
-    assert Memo(storage.memory(), "chunks").known(KEYS) == {KEYS[0]}
+    assert BytesCache(storage.cache(), "chunks").known(KEYS) == {KEYS[0]}
 
 
 def test_a_damaged_list_is_written_anew_and_costs_nothing(storage: Storage) -> None:

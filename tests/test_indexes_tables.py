@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexes.cache.memo import Embedding, Memo, VectorMemo, marks, memory_key
+from indexes.cache.store import BytesCache, Embedding, VectorCache, cache_key, marks
 from indexes.storage import tables
 from indexes.storage.objects import FolderObjects
 from indexes.storage.tables import Table
@@ -146,12 +146,12 @@ def test_versions_stay_by_number_whatever_the_files_times_are(tmp_path: Path) ->
 # --- doubles in the cache
 
 
-def doubled(folder: Path, count: int) -> tuple[Memo, dict[str, bytes]]:
+def doubled(folder: Path, count: int) -> tuple[BytesCache, dict[str, bytes]]:
     """Entries that two writers made, neither of whom saw the other's."""
-    made = {memory_key(str(number)): str(number).encode() for number in range(count)}
+    made = {cache_key(str(number)): str(number).encode() for number in range(count)}
     for _ in range(2):
-        Memo(lancedb.connect(folder), "notes").add(made)
-    return Memo(lancedb.connect(folder), "notes"), made
+        BytesCache(lancedb.connect(folder), "notes").add(made)
+    return BytesCache(lancedb.connect(folder), "notes"), made
 
 
 def test_doubles_cut_no_other_key_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,9 +174,9 @@ def test_doubles_heal_once_they_were_asked_for(tmp_path: Path) -> None:
 
 def test_doubled_vectors_serve_and_heal(tmp_path: Path) -> None:
     db = lancedb.connect(tmp_path)
-    made = {memory_key(str(n)): Embedding(np.full(3, n, np.float32), n, 0, "ab") for n in range(1, 40)}
-    VectorMemo(db, 3).add(made)
-    vectors = VectorMemo(db, 3)
+    made = {cache_key(str(n)): Embedding(np.full(3, n, np.float32), n, 0, "ab") for n in range(1, 40)}
+    VectorCache(db, 3).add(made)
+    vectors = VectorCache(db, 3)
     vectors.add(made)
     assert vectors.get(made).keys() == made.keys()
     vectors.tidy()
@@ -187,10 +187,10 @@ def test_doubled_vectors_serve_and_heal(tmp_path: Path) -> None:
 def test_entries_of_a_clock_that_was_ahead_age_from_the_first_sweep_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memo = Memo(lancedb.connect(tmp_path), "notes")
+    memo = BytesCache(lancedb.connect(tmp_path), "notes")
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 10 * 365 * 86_400)
-    memo.add({memory_key("1"): b"1"})
+    memo.add({cache_key("1"): b"1"})
     monkeypatch.setattr(time, "time", real)
     nothing = np.empty(0, np.uint64)
     assert memo.sweep(nothing, real() - 3600) == 0, "it is young as far as anyone knows"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import indexes.vectors
 from chunker.chunk import Chunk, chunk_ids
-from indexes.cache.memo import text_digest
+from indexes.cache.store import text_digest
 from indexes.rows import Row, Vector, best, check, document_rows, row_digest, schema, to_table
 from indexes.storage import tables
 from indexes.storage.objects import FolderObjects

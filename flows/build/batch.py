@@ -9,24 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-import msgspec
-
 from chunker.chunk import Chunk, document_id
 from flows.sources import Object
 from indexes.catalog import Row
 from parsers.document import Document
-
-
-class Version(msgspec.Struct, frozen=True):
-    """Digest and media type of a document's bytes in one version of the source."""
-
-    bytes_digest: str
-    media_type: str
-
-    @classmethod
-    def decode(cls, data: bytes) -> Version:
-        """Decode a cached version."""
-        return msgspec.json.decode(data, type=cls)
 
 
 @dataclass(slots=True)

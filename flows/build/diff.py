@@ -20,12 +20,12 @@ from typing import Final, Literal
 import msgspec
 
 from chunker.chunk import document_id
-from flows.build.batch import Batch, Entry, Version
+from flows.build.batch import Batch, Entry
 from flows.build.rereading import Turns
 from flows.seen_versions import SeenVersion
 from flows.sources import Object
 from flows.state import BuildState
-from indexes.cache.memo import version_key
+from indexes.cache.store import version_key
 from indexes.catalog import Row, status_of_today
 from indexes.revisions.generation import published_catalog
 from parsers.errors import GateRefused, SourceError, UsageError
@@ -302,8 +302,8 @@ def _same_bytes(state: BuildState, piece: list[tuple[Object | None, Known | None
         return {}
     rows = state.published_rows(name for _, name in asked.values())
     same = {}
-    for key, value in state.caches.versions.get(asked).items():
-        (listed, name), version = asked[key], Version.decode(value)
+    for key, version in state.caches.versions.get(asked).items():
+        listed, name = asked[key]
         known = rows[name]
         if (version.bytes_digest, version.media_type) == (known.bytes_digest, known.media_type):
             same[name] = SeenVersion(name, listed.version, listed.size)

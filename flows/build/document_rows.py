@@ -12,7 +12,7 @@ from flows.build.batch import Entry
 from flows.report import KEPT
 from flows.state import BuildState
 from indexes import rows as index_rows
-from indexes.cache.memo import Embedding
+from indexes.cache.store import Embedding
 from indexes.catalog import Row, stamp
 
 

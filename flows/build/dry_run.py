@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from enrich.files import atomic_write
-from flows.build.batch import Entry, Version
+from flows.build.batch import Entry
 from flows.build.diff import READ_AGAIN, SKIPPED, Asked, Plan, Step, make_plan
 from flows.build.estimates import Estimate, Unread, estimate
 from flows.build.steps import document_key
@@ -25,7 +25,7 @@ from flows.opening import open_storage
 from flows.report import Failure, skipped_types
 from flows.settings import Settings
 from flows.state import BuildState
-from indexes.cache.memo import version_key
+from indexes.cache.store import version_key
 from parsers.errors import GateRefused, UsageError
 
 FORMAT: Final = 1
@@ -226,8 +226,7 @@ def _known(state: BuildState, entries: list[Entry]) -> set[str]:
         for entry in entries
         if not entry.bytes_digest and not entry.reread
     }
-    for key, value in state.caches.versions.get(keys).items():
-        version = Version.decode(value)
+    for key, version in state.caches.versions.get(keys).items():
         keys[key].bytes_digest, keys[key].media_type = version.bytes_digest, version.media_type
     for entry in entries:
         if entry.bytes_digest:

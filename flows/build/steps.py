@@ -12,35 +12,32 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-import msgspec
-
 from chunker.chunk import Chunk, embedded_text
 from chunker.split import split
-from enrich.notes.note import Note, fit
+from enrich.notes.note import fit
 from enrich.notes.prompts import Window, Windows
 from flows import interrupts
-from flows.build.batch import Entry, Version
+from flows.build.batch import Entry
 from flows.models.note_writers import NoteMaker, asks_for_documents, window_settings
-from flows.models.vector_cache import NotEmbedded, remember_vectors
+from flows.models.vector_cache import NotEmbedded, cache_vectors
 from flows.sources import Object
 from flows.state import BuildState
-from indexes.cache.memo import memory_key, text_digest, vector_key, version_key
+from indexes.cache.caches import Version
+from indexes.cache.store import cache_key, text_digest, vector_key, version_key
 from parsers.document import Document
 from parsers.errors import ModelError
 from parsers.registry import fingerprint, media_type, read, unread_labels
 
 GIVE_UP: Final = 5  # documents in a row that cannot be embedded: then the embedder itself is tried
 HARMLESS: Final = "A short text."
-_CHUNKS: Final = msgspec.json.Decoder(list[Chunk])
-_NOTE: Final = msgspec.json.Decoder(Note)
 
 
 def fetch(state: BuildState, batch: Collection[Entry]) -> None:
     """Fetch the bytes of a batch, unless their document is cached."""
     with state.report.timed("fetch"):
         asked = {version_key(entry.document_id, entry.object.version): entry for entry in batch if _may_be_known(entry)}
-        for key, value in state.caches.versions.get(asked).items():
-            version, entry = Version.decode(value), asked[key]
+        for key, version in state.caches.versions.get(asked).items():
+            entry = asked[key]
             entry.bytes_digest, entry.media_type = version.bytes_digest, version.media_type
         for entry in batch:
             if entry.failed:
@@ -76,7 +73,7 @@ def _identify(state: BuildState, entry: Entry) -> None:
 
 def document_key(entry: Entry) -> str:
     """Return the cache key of the document that an entry's bytes parse to with today's parsers."""
-    return memory_key(entry.bytes_digest, entry.media_type, fingerprint(entry.media_type))
+    return cache_key(entry.bytes_digest, entry.media_type, fingerprint(entry.media_type))
 
 
 def _fetch_one(state: BuildState, entry: Entry) -> None:
@@ -101,9 +98,7 @@ def _fetch_one(state: BuildState, entry: Entry) -> None:
 def _cache_versions(state: BuildState, fetched: Collection[Entry]) -> None:
     """Cache digest and media type of each fetched version; the latest read wins where one differs."""
     versions = {
-        version_key(entry.document_id, entry.object.version): msgspec.json.encode(
-            Version(entry.bytes_digest, entry.media_type)
-        )
+        version_key(entry.document_id, entry.object.version): Version(entry.bytes_digest, entry.media_type)
         for entry in fetched
         if not entry.object.version.endswith("?")
     }
@@ -134,7 +129,7 @@ def parse(state: BuildState, batch: Collection[Entry]) -> None:
         for entry in waiting:
             entry.content.data = b""
             entry.content.document = fresh.get(entry.document)
-        state.caches.documents.add({key: document.encode() for key, document in fresh.items()})
+        state.caches.documents.add(fresh)
 
 
 def chunk(state: BuildState, batch: Collection[Entry]) -> None:
@@ -144,16 +139,13 @@ def chunk(state: BuildState, batch: Collection[Entry]) -> None:
         live = [entry for entry in batch if entry.live]
         for entry in live:
             entry.chunks = state.resources.chunks_key(entry.document, entry.title)
-        known = {
-            key: _CHUNKS.decode(value) for key, value in state.caches.chunks.get(entry.chunks for entry in live).items()
-        }
-        fresh: dict[str, bytes] = {}
+        known = state.caches.chunks.get(entry.chunks for entry in live)
+        fresh: dict[str, list[Chunk]] = {}
         for entry in live:
             interrupts.check()
             if entry.chunks not in known:
                 assert entry.content.document is not None
-                known[entry.chunks] = _cut(state, entry.content.document, entry.title)
-                fresh[entry.chunks] = msgspec.json.encode(known[entry.chunks])
+                known[entry.chunks] = fresh[entry.chunks] = _cut(state, entry.content.document, entry.title)
                 state.report.work["chunked"] += 1
             entry.content.chunks = known[entry.chunks]
             if state.resources.note_writer is None:
@@ -165,14 +157,10 @@ def _take_documents(state: BuildState, batch: Collection[Entry]) -> None:
     """Give each live entry its document: as just parsed, or from the cache."""
     missing = [entry for entry in batch if entry.live and entry.content.document is None]
     cached = state.caches.documents.get(entry.document for entry in missing)
-    decoded: dict[str, Document] = {}
     for entry in missing:
-        if entry.document not in cached:
+        entry.content.document = cached.get(entry.document)
+        if entry.content.document is None:
             entry.drop_document()
-            continue
-        if entry.document not in decoded:
-            decoded[entry.document] = Document.decode(cached[entry.document])
-        entry.content.document = decoded[entry.document]
     for entry in batch:
         if entry.live and entry.content.document is not None:
             entry.take(entry.content.document)
@@ -216,15 +204,14 @@ def _write_notes(state: BuildState, writer: NoteMaker, windows: dict[str, Window
         begun = time.perf_counter()
         written = writer.write([windows[key] for key in keys])
         interrupts.check()
-        made = {key: msgspec.json.encode(one) for key, one in zip(keys, written, strict=True) if one.final}
-        state.caches.notes.add(made)
+        state.caches.notes.add({key: one for key, one in zip(keys, written, strict=True) if one.final})
         state.report.work["notes"] += len(keys)
         state.progress.noted(len(keys), time.perf_counter() - begun)
 
 
 def _take_notes(state: BuildState, batch: Collection[Entry], windows: Iterable[str]) -> None:
     """Give each entry the notes of its chunks, cut to their reserve, and what became of each."""
-    finished = {key: _NOTE.decode(value) for key, value in state.caches.notes.get(windows).items()}
+    finished = state.caches.notes.get(windows)
     count, reserve = state.resources.ruler.count, state.settings.note_reserve
     fitted = {key: fit(one.text, reserve, count) if one.text else "" for key, one in finished.items()}
     for entry in batch:
@@ -322,4 +309,4 @@ def _embed(state: BuildState, entries: Iterable[Entry]) -> None:
     for entry in entries:
         texts.update(zip(entry.content.vector_keys, entry.content.texts, strict=True))
     if texts:
-        remember_vectors(state.storage, state.caches.vectors, state.embedder, texts, done)
+        cache_vectors(state.storage, state.caches, state.embedder, texts, done)

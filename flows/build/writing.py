@@ -14,7 +14,7 @@ from flows.build.document_rows import DocumentRows, document_rows, row_without_c
 from flows.models.vector_cache import sample
 from flows.seen_versions import SeenVersion
 from flows.state import BuildState
-from indexes.cache.memo import Embedding
+from indexes.cache.store import Embedding
 from indexes.catalog import Row
 from indexes.revisions.relabelling import relabel
 from indexes.rows import no_vector, to_table

@@ -23,7 +23,7 @@ from chunker.chunk import Chunk, locator
 from chunker.split import split
 from chunker.tokens import Ruler
 from enrich.embedding.embedder import Embedder
-from enrich.notes.note import Note, fit
+from enrich.notes.note import fit
 from enrich.notes.prompts import Windows
 from flows.evaluation.evaluate import COMPARED_K, finish
 from flows.evaluation.golden_set import resolve, texts_of
@@ -31,13 +31,14 @@ from flows.evaluation.runs import make_record, measure, published_index, worst_q
 from flows.models.embedding import open_query_embedder
 from flows.models.note_writers import NoteMaker, open_notes, window_settings
 from flows.models.ruler import chunker_settings, open_ruler
-from flows.models.vector_cache import remember_vectors
+from flows.models.vector_cache import cache_vectors
 from flows.opening import published
 from flows.pages.page import check_page
 from flows.searching import fusion
 from flows.settings import Settings
 from indexes import rows as index_rows
-from indexes.cache.memo import Memo, VectorMemo, text_digest, vector_key
+from indexes.cache.caches import Caches
+from indexes.cache.store import text_digest, vector_key
 from indexes.catalog import Row
 from indexes.evaluation.compare import compare
 from indexes.evaluation.golden import load_golden
@@ -96,7 +97,7 @@ def ablate(
 
     Raises:
         UsageError: when the index has no vectors, or a size is over the ruler's limit or too small for any text.
-        StoreError: when a parsed document is not remembered any more.
+        StoreError: when a parsed document is no longer cached.
     """
     questions = load_golden(golden)
     storage, pointer = published(settings)
@@ -139,9 +140,7 @@ class _Maker:
         self._embedder = embedder
         self._rows = [row for row in rows if row.document]
         self._folder = storage.scratch()
-        self._documents = Memo(storage.memory(), "documents")
-        self._notes = Memo(storage.memory(), "notes")
-        self._vectors = VectorMemo(storage.memory(), embedder.dimension)
+        self._caches = Caches(storage, lambda: embedder.dimension)
 
     def stores(self, rung: Rung) -> tuple[ChunkTable, LexicalIndex, str]:
         """The rung's stores, and its name with how many of its chunks have a note."""
@@ -167,10 +166,9 @@ class _Maker:
         shutil.rmtree(self._folder / "rung")
 
     def _document(self, rung: Rung, row: Row) -> list[index_rows.Row]:
-        found = self._documents.get([row.document])
-        if row.document not in found:
-            raise StoreError(f"document {row.key} is not remembered any more", "Build the index again.")
-        document = Document.decode(found[row.document])
+        document = self._caches.documents.get([row.document]).get(row.document)
+        if document is None:
+            raise StoreError(f"document {row.key} is no longer cached", "Build the index again.")
         chunks = split(document, row.title, rung.ruler, chunker_settings(self._settings))
         notes = self._noted(rung, document, row.title, chunks)
         if not rung.path:
@@ -193,7 +191,7 @@ class _Maker:
         windows = [around.of(one) for one in chunks]
         if rung.notes.limited:
             keys = rung.notes.keys(windows)
-            known = {key: msgspec.json.decode(value, type=Note) for key, value in self._notes.get(keys).items()}
+            known = self._caches.notes.get(keys)
             texts = [known[key].text if key in known else "" for key in keys]
         else:
             texts = [note.text for note in rung.notes.write(windows)]
@@ -207,8 +205,8 @@ class _Maker:
             for row in rows
         ]
         texts = {key: row.embedded_text for key, row in zip(keys, rows, strict=True) if key}
-        remember_vectors(self._storage, self._vectors, self._embedder, texts)
-        found = self._vectors.get(texts)
+        cache_vectors(self._storage, self._caches, self._embedder, texts)
+        found = self._caches.vectors.get(texts)
         return [index_rows.Vector(found[key].vector, found[key].runtime) if key else None for key in keys]
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from indexes.cache.memo import Memo
+from indexes.cache.caches import Caches
+from indexes.cache.store import Cache
 from indexes.catalog import Row
 from indexes.evaluation.golden import Question, Stale, requirements
 from indexes.storage.storage import Storage
@@ -73,16 +74,16 @@ def texts_of(storage: Storage, rows: Iterable[Row]) -> Mapping[str, str]:
     """The indexed text of each document by its key, read when it is asked for.
 
     Asking for one raises :class:`indexes.evaluation.golden.Stale` when two sources hold that key, or the parsed
-    document is not remembered any more.
+    document is no longer cached.
     """
-    return _Texts(Memo(storage.memory(), "documents"), rows)
+    return _Texts(Caches(storage).documents, rows)
 
 
 class _Texts(Mapping[str, str]):
     """Texts of documents by key, read when they are asked for; the last few are held."""
 
-    def __init__(self, memo: Memo, rows: Iterable[Row]) -> None:
-        self._memo = memo
+    def __init__(self, documents: Cache[Document], rows: Iterable[Row]) -> None:
+        self._cache = documents
         self._documents: dict[str, str] = {}
         self._ambiguous: set[str] = set()
         for row in rows:
@@ -96,10 +97,10 @@ class _Texts(Mapping[str, str]):
             raise Stale(f"document {key} is in two sources", "A golden set names documents of one source.")
         if key not in self._held:
             name = self._documents[key]
-            found = self._memo.get([name])
-            if name not in found:
-                raise Stale(f"the text of document {key} is not remembered any more", "Build the index again.")
-            self._held[key] = Document.decode(found[name]).text
+            document = self._cache.get([name]).get(name)
+            if document is None:
+                raise Stale(f"the text of document {key} is no longer cached", "Build the index again.")
+            self._held[key] = document.text
             if len(self._held) > HELD:
                 self._held.popitem(last=False)
         self._held.move_to_end(key)

@@ -39,9 +39,7 @@ from indexes.vectors import ChunkTable
 from parsers.errors import GristmillError, StoreError, UsageError
 
 _Say = Callable[[str], None]
-_LOST: Final = (
-    "what the index held of it was broken and is not remembered any more; it is fetched again by the next build"
-)
+_LOST: Final = "what the index held of it was broken and is no longer cached; it is fetched again by the next build"
 _AT_ONCE: Final = 1_000  # rows of the catalog that are written at a time
 
 

@@ -14,7 +14,7 @@ from enrich.notes.note import Note
 from enrich.notes.prompts import Window, WindowSettings
 from enrich.notes.writer import CONTEXT, NOTES_VERSION, LLMRuntime, NoteWriter, document_tokens
 from flows.settings import Settings, llm_key
-from indexes.cache.memo import memory_key
+from indexes.cache.store import cache_key
 
 if TYPE_CHECKING:
     from enrich.notes.runtimes.server import ServerRuntime
@@ -102,7 +102,7 @@ class ExtractiveNotes:
 
     def keys(self, windows: Sequence[Window]) -> list[str]:
         """From what the rules look at, and the fingerprint."""
-        return [memory_key(self.fingerprint, msgspec.json.encode(window).decode()) for window in windows]
+        return [cache_key(self.fingerprint, msgspec.json.encode(window).decode()) for window in windows]
 
     def write(self, windows: Sequence[Window]) -> list[Note]:
         """The notes, in the order of the windows."""

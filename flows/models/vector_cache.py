@@ -1,7 +1,8 @@
-"""Vectors into the memory, and the samples by which a gate proves them.
+"""Embedding into the cache, and the samples by which a gate checks the vectors.
 
-Kept here: a vector is remembered with the record of the runtime that made it; and what was remembered since the gate of
-vectors last passed is in doubt, whoever made it and however that ended, until that gate has seen a sample of it.
+Invariants:
+- A vector is cached with the description of the runtime that made it.
+- Vectors that were cached since the gate of vectors last passed are in doubt until that gate has seen a sample of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Final
 import msgspec
 
 from enrich.embedding.embedder import Embedder
-from indexes.cache.memo import RUNTIMES, Embedding, Memo, VectorMemo
+from indexes.cache.caches import Caches
+from indexes.cache.store import Embedding
 from indexes.storage.storage import Storage
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)  # a full disk is no fault of a text
@@ -27,40 +29,44 @@ Sample = list[tuple[str, str]]
 
 
 class NotEmbedded(Exception):
-    """The embedder failed at some texts, whatever its runtime raised; the store has nothing to do with it."""
+    """Failure of the embedder at some texts, not of the store."""
 
 
-def remember_vectors(
+def cache_vectors(
     storage: Storage,
-    memo: VectorMemo,
+    caches: Caches,
     embedder: Embedder,
     texts: Mapping[str, str],
     done: Callable[[int, float], None] = lambda texts, seconds: None,
 ) -> None:
-    """Embed those texts whose vectors are not remembered, a window at a time: a kill loses no more.
+    """Embed the texts whose vectors are not cached, a window at a time, so that a kill loses no more.
 
     Args:
-        texts: by memory key.
-        done: is told how many more were embedded, in how many seconds.
+        texts: by cache key.
+        done: called with the number of texts just embedded and the seconds it took.
 
     Raises:
         NotEmbedded: when the embedder fails at these texts.
     """
-    known = memo.known(texts)
+    known = caches.vectors.known(texts)
     missing = [key for key in texts if key not in known]
     if not missing:
         return
     storage.doubt_vectors()
-    records = Memo(storage.memory(), RUNTIMES)
     embedder.load()
     for start in range(0, len(missing), embedder.window):
         keys = missing[start : start + embedder.window]
         begun = time.perf_counter()
-        _remember(memo, records, embedder, {key: texts[key] for key in keys})
+        embed_window(caches, embedder, {key: texts[key] for key in keys})
         done(len(keys), time.perf_counter() - begun)
 
 
-def _remember(memo: VectorMemo, records: Memo, embedder: Embedder, texts: Mapping[str, str]) -> None:
+def embed_window(caches: Caches, embedder: Embedder, texts: Mapping[str, str]) -> None:
+    """Embed texts and cache their vectors, with the description of the runtime.
+
+    Raises:
+        NotEmbedded: when the embedder fails at these texts.
+    """
     try:
         encoded = embedder.encode(list(texts.values()))
     except Exception as error:  # whatever a runtime raises of a text
@@ -68,8 +74,8 @@ def _remember(memo: VectorMemo, records: Memo, embedder: Embedder, texts: Mappin
             raise
         raise NotEmbedded(str(error)) from error
     provenance = embedder.provenance
-    records.put({provenance.id: msgspec.json.encode(provenance, order="sorted")})
-    memo.add(
+    caches.runtimes.put({provenance.id: msgspec.to_builtins(provenance)})
+    caches.vectors.add(
         {
             key: Embedding(encoded.vectors[i], int(encoded.tokens[i]), int(encoded.unknown[i]), provenance.id)
             for i, key in enumerate(texts)
@@ -78,6 +84,6 @@ def _remember(memo: VectorMemo, records: Memo, embedder: Embedder, texts: Mappin
 
 
 def sample(so_far: Sample, names: Iterable[str], revision: int) -> Sample:
-    """A few of many chunk ids, met a batch at a time: another choice in each revision, the same one everywhere."""
+    """Return a sample of the chunk ids met so far: another one in each revision, the same one on every machine."""
     met = ((hashlib.sha256(f"{revision} {name}".encode()).hexdigest(), name) for name in names)
     return nsmallest(PROBES, {*so_far, *met})

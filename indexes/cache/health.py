@@ -118,7 +118,7 @@ def _mend(storage: Storage, name: str, bad: set[str]) -> bool:
             break
         objects.delete([head.key])  # LanceDB goes on from the state before
     try:
-        table = storage.memory().open_table(name)
+        table = storage.cache().open_table(name)
         for index, folders in head.manifest.indexes.items():
             if any(key.startswith(folder + one) for one in folders for key in bad):
                 table.drop_index(index)

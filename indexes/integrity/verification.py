@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from enrich.embedding.parity import read_probes
 from indexes import rows as index_rows
-from indexes.cache.memo import Memo, VectorMemo, text_digest, vector_key
+from indexes.cache.store import BytesCache, VectorCache, text_digest, vector_key
 from indexes.catalog import Catalog, stamp
 from indexes.integrity import damage
 from indexes.lexical.index import LexicalIndex
@@ -28,6 +28,7 @@ from indexes.revisions.generation import check_analysis
 from indexes.revisions.retention import leftovers
 from indexes.storage.digests import TABLES, Damage
 from indexes.storage.errors import told
+from indexes.storage.layout import DOCUMENTS
 from indexes.storage.storage import Pointer, Storage
 from indexes.vectors import SCAN_ROWS, ChunkTable
 from parsers.errors import StoreError
@@ -138,7 +139,7 @@ def _rows(storage: Storage, pointer: Pointer, found: Verdict, lost: set[str], *,
     names = _read("documents", lost, findings, storage, catalog, _names)
     look = None
     if table is not None:
-        memo = _cache(storage, lambda db: VectorMemo(db, pointer.dimension), findings)
+        memo = _cache(storage, lambda db: VectorCache(db, pointer.dimension), findings)
         look = _read("chunks", lost, findings, storage, table, lambda one: _Look(one, pointer, memo, normalized))
     if look is not None:
         findings += look.findings()
@@ -212,7 +213,7 @@ def _cache(storage: Storage, opens: Callable[[Any], Opened], findings: list[Find
     """A table of the cache; None where it cannot be opened."""
     try:
         with told(storage.address):
-            return opens(storage.memory())
+            return opens(storage.cache())
     except StoreError as error:
         findings.append(Finding(f"a table of the cache cannot be read: {error.message}", 1))
         return None
@@ -260,7 +261,7 @@ def whole_index(storage: Storage, published: Pointer) -> list[Finding]:
 class _Look:
     """One scan over all rows of a table."""
 
-    def __init__(self, table: ChunkTable, pointer: Pointer, memo: VectorMemo | None, normalized: bool) -> None:
+    def __init__(self, table: ChunkTable, pointer: Pointer, memo: VectorCache | None, normalized: bool) -> None:
         self.stamps: dict[str, dict[str, str]] = {}
         """Row digests by chunk id, by document."""
         self.broken: list[str] = []
@@ -389,7 +390,7 @@ def _pairs(store: LexicalIndex | ChunkTable) -> set[tuple[str, str]]:
 
 def _forgotten(storage: Storage, catalog: Catalog, findings: list[Finding]) -> set[str]:
     """Ids of the documents that the cache does not hold, with a hint where there are any."""
-    memo = _cache(storage, lambda db: Memo(db, "documents"), findings)
+    memo = _cache(storage, lambda db: BytesCache(db, DOCUMENTS), findings)
     found: set[str] = set()
     for batch in catalog.columns(["document_id", "document"]).to_batches(SCAN_ROWS) if memo is not None else []:
         named = dict(zip(batch["document_id"].to_pylist(), batch["document"].to_pylist(), strict=True))
@@ -397,7 +398,7 @@ def _forgotten(storage: Storage, catalog: Catalog, findings: list[Finding]) -> s
             known = memo.known(key for key in named.values() if key) if memo is not None else set()
         found.update(name for name, key in named.items() if key and key not in known)
     if found:
-        what = "documents are not remembered any more: they cannot be shown, cut or embedded again without the source"
+        what = "documents are no longer cached: they cannot be shown, cut or embedded again without the source"
         hint = _keyed(catalog, what, found)
         findings.append(msgspec.structs.replace(hint, fault=False, remedy="they are fetched again when they change"))
     return found

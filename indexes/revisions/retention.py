@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from indexes.cache.memo import RUNTIMES, VECTORS, Memo, VectorMemo, marks, vector_key, version_key
+from indexes.cache.store import BytesCache, VectorCache, marks, vector_key, version_key
 from indexes.catalog import Catalog
 from indexes.revisions.generation import published_catalog
-from indexes.storage import tables
+from indexes.storage import layout, tables
 from indexes.storage.storage import Pointer, Storage
 from indexes.vectors import SCAN_ROWS, ChunkTable
 from parsers.errors import StoreError
@@ -113,7 +113,7 @@ def clear_leftovers(storage: Storage) -> None:
 
 
 def marked(storage: Storage, revisions: Iterable[Pointer]) -> npt.NDArray[np.uint64]:
-    """The marks of everything in the memory that these revisions were made of, see :func:`indexes.cache.memo.marks`."""
+    """Return the marks of every cache entry that these revisions were made of."""
     found = [np.empty(0, np.uint64)]
     for pointer in revisions:
         found.append(np.unique(np.concatenate([np.empty(0, np.uint64), *_marked(storage, pointer)])))
@@ -145,12 +145,12 @@ def sweep_memory(storage: Storage, *, grace: timedelta, rewrite: bool = False) -
     keep = marked(storage, revisions)
     now = datetime.now(UTC)
     before = (now - grace).timestamp() + 1  # entries are dated by whole seconds
-    db = storage.memory()
+    db = storage.cache()
     tables.finish_copies(db)
     found: dict[str, int] = {}
-    for name in sorted(tables.names(db) - {RUNTIMES}):
-        dimension = name.removeprefix(VECTORS)
-        memo = VectorMemo(db, int(dimension)) if dimension != name else Memo(db, name)
+    for name in sorted(tables.names(db) - {layout.RUNTIMES_TABLE}):
+        dimension = layout.dimension_of(name)
+        memo = VectorCache(db, dimension) if dimension is not None else BytesCache(db, name)
         found[name] = memo.sweep(keep, before)
         if rewrite:
             memo.rewrite()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
-from indexes.cache.memo import Memo
+from indexes.cache.store import Cache
 from indexes.catalog import Catalog
 from indexes.search.search import Hit
 from parsers.document import Document
-
-DOCUMENTS: Final = "documents"  # table of the memory
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,20 +25,16 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def sections_of(hits: Sequence[Hit], catalog: Catalog, memo: Memo) -> list[Section | None]:
-    """The section of each hit; None where the parsed document is not remembered any more.
+def sections_of(hits: Sequence[Hit], catalog: Catalog, documents: Cache[Document]) -> list[Section | None]:
+    """Return the section of each hit; None where the parsed document is no longer cached.
 
     Args:
-        catalog: the documents of the revision that the hits are from.
-        memo: the parsed documents.
+        catalog: of the revision that the hits are from.
+        documents: the cache of parsed documents.
     """
     rows = catalog.named(hit.document_id for hit in hits)
-    known = memo.get(row.document for row in rows.values() if row.document)
-    texts = {
-        document_id: Document.decode(known[row.document]).text
-        for document_id, row in rows.items()
-        if row.document in known
-    }
+    known = documents.get(row.document for row in rows.values() if row.document)
+    texts = {document_id: known[row.document].text for document_id, row in rows.items() if row.document in known}
     return [_section(hit, texts[hit.document_id]) if hit.document_id in texts else None for hit in hits]
 
 

@@ -316,10 +316,10 @@ class Storage:
         self.objects.delete([record_key(pointer.revision), files_key(pointer.revision)])
         self.drop_lexical(pointer.generation, pointer.revision)
 
-    def memory(self) -> Any:
-        """The LanceDB connection of the content memory."""
+    def cache(self) -> Any:
+        """Connect to the LanceDB tables of the cache."""
         if not self.remote and not (self._local / "memory").is_dir():
-            return lancedb.connect("memory://")  # whoever only reads finds nothing there, and makes no folder
+            return lancedb.connect("memory://")  # a reader finds nothing there, and makes no folder
         return self._connect("memory")
 
     def doubt_vectors(self) -> None:

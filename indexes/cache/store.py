@@ -1,11 +1,11 @@
-"""What a build remembers: the result of each stage by the digest of what it was made from.
+"""Tables of the cache: the result of each stage, by the digest of its input.
 
 Invariants:
-- An entry is written once and never changed, and what is flushed survives a kill.
-- A key that two writers made serves like any other; the doubles of those that were asked for go with the next tidying.
-- Nothing is forgotten that whoever sweeps has marked, or that is younger than a time they name.
+- An entry is written once and never changed; written entries survive a kill.
+- A key that two writers added counts once; its duplicates are removed at the next tidying.
+- A sweep keeps every marked entry and every entry younger than the time it is given.
 
-LanceDB keeps the tables, so the memory can live wherever an index can.
+LanceDB keeps the tables, so the cache can be wherever an index can.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -25,43 +25,42 @@ import pyarrow.compute as pc
 from lancedb.index import BTree
 
 from indexes.storage import tables
+from indexes.storage.layout import vectors_table
 from indexes.storage.tables import Table
 
 Value = TypeVar("Value")
-KEEP: Final = timedelta(hours=1)  # superseded states of a table stay this long for whoever reads them
-RUNTIMES: Final = "runtimes"  # table of what each runtime was, by the id of its provenance; a few rows, never swept
-VECTORS: Final = "vectors-"  # tables of vectors, by their dimension
+KEEP: Final = timedelta(hours=1)  # superseded versions of a table stay this long for their readers
 
 INDEX_AT: Final = 20_000  # rows above which the keys get an index
 
 
 def marks(keys: Sequence[str]) -> npt.NDArray[np.uint64]:
-    """Keys as numbers, by their first 16 digits: enough to tell what stays, at 8 bytes a key."""
+    """Return keys as numbers of 8 bytes, by their first 16 digits."""
     return np.fromiter((int(key[:16], 16) for key in keys), np.uint64, len(keys))
 
 
-def memory_key(*parts: str) -> str:
-    """The key of a result: 32 hexadecimal digits from the digests and fingerprints that it was made from."""
+def cache_key(*parts: str) -> str:
+    """Return the key of a result: 32 hexadecimal digits, from the digests and fingerprints of its input."""
     joined = b"".join(len(data).to_bytes(8, "big") + data for data in (part.encode() for part in parts))
     return hashlib.sha256(joined).hexdigest()[:32]
 
 
 def text_digest(embedded_text: str) -> str:
-    """SHA-256 of an embedded text, in hexadecimal."""
+    """Return the SHA-256 of an embedded text, in hexadecimal."""
     return hashlib.sha256(embedded_text.encode()).hexdigest()
 
 
 def vector_key(digest: str, embedder_fingerprint: str) -> str:
-    """The key of the vector of an embedded text, by that text's digest."""
-    return memory_key("vector", digest, embedder_fingerprint)
+    """Return the key of the vector of an embedded text, by that text's digest."""
+    return cache_key("vector", digest, embedder_fingerprint)
 
 
 def version_key(document_id: str, version: str) -> str:
-    """The key of what the bytes of a document were in a state of the source."""
-    return memory_key("version", document_id, version)
+    """Return the key of a document's version in the source."""
+    return cache_key("version", document_id, version)
 
 
-class _Table(ABC, Generic[Value]):
+class _CacheTable(ABC, Generic[Value]):
     """Keys and values in one LanceDB table."""
 
     def __init__(self, db: Any, name: str, columns: list[tuple[str, pa.DataType]]) -> None:
@@ -70,10 +69,10 @@ class _Table(ABC, Generic[Value]):
         self._added = 0
         self._doubles: set[str] = set()
         self._schema = pa.schema([("key", pa.string()), ("made", pa.int64()), *columns])
-        self._table = tables.existing(db, name)  # made by the first entry: who reads writes nothing
+        self._table = tables.existing(db, name)  # made with the first entry: readers write nothing
 
     def get(self, keys: Iterable[str]) -> dict[str, Value]:
-        """The values of those keys that are known."""
+        """Return the values of the keys that are cached."""
         found: dict[str, Value] = {}
         for table in self._ask(keys, self._schema.names):
             for key, value in zip(table["key"].to_pylist(), self._unpack(table), strict=True):
@@ -81,16 +80,16 @@ class _Table(ABC, Generic[Value]):
         return found
 
     def known(self, keys: Iterable[str]) -> set[str]:
-        """Those keys that are known, without their values."""
+        """Return the keys that are cached."""
         return {key for table in self._ask(keys, ["key"]) for key in table["key"].to_pylist()}
 
     def put(self, entries: Mapping[str, Value]) -> None:
-        """Remember results whose keys are not known yet; they are on disk when this returns."""
+        """Add the entries whose keys are not cached yet; they are on disk when this returns."""
         known = self.known(entries)
         self.add({key: value for key, value in entries.items() if key not in known})
 
     def add(self, entries: Mapping[str, Value]) -> None:
-        """:meth:`put` for whoever has asked already: none of these keys is known."""
+        """Add entries of which none is cached yet; see :meth:`put`."""
         if entries:
             columns = [pa.array(entries, pa.string()), pa.array([int(time.time())] * len(entries), pa.int64())]
             columns += self._pack(list(entries.values()))
@@ -102,10 +101,10 @@ class _Table(ABC, Generic[Value]):
                 self.tidy()
 
     def tidy(self, keep: timedelta = KEEP) -> None:
-        """Compact what many small writes left behind, drop doubles, and index the keys of a large table.
+        """Compact the table, drop duplicates, and index the keys of a large table.
 
         Args:
-            keep: superseded states younger than this stay, for whoever still reads them.
+            keep: superseded versions younger than this stay for their readers.
         """
         if self._table is None or not len(self):
             return
@@ -115,9 +114,9 @@ class _Table(ABC, Generic[Value]):
             self._table.refresh_index("key", BTree())
 
     def sweep(self, marked: npt.NDArray[np.uint64], before: float) -> int:
-        """Forget entries that nobody marked, and return how many.
+        """Remove entries that are not marked, and return how many.
 
-        Entries dated later than now, by a clock that was ahead, are dated anew, so that they age from today on.
+        Entries dated in the future, by a clock that was ahead, are dated now, so that they age from today on.
 
         Args:
             marked: the :func:`marks` of the keys that stay, in any order.
@@ -147,20 +146,20 @@ class _Table(ABC, Generic[Value]):
         return len(set(gone))
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Forget entries; those that are not there are passed over."""
+        """Remove entries; ignore keys that are not cached."""
         if self._table is not None and len(self):
             self._table.delete("key", keys)
 
     def prune(self, age: timedelta) -> None:
-        """Drop superseded states of that age, and what killed writers left; nobody may write meanwhile.
+        """Drop superseded versions of that age and files of killed writers; nobody may write meanwhile.
 
-        By whatever clock: the newest state, which alone is ever gone on from, stays.
+        Whatever the clock says, the newest version stays; it is the only one that is ever continued.
         """
         if self._table is not None:
             self._table.forget_states(age)
 
     def rewrite(self) -> None:
-        """Write every entry anew and drop all else: what was forgotten is then on no disk."""
+        """Rewrite every entry and drop all else: removed entries are then on no disk."""
         if self._table is not None:
             tables.copy_over(self._db, self._name)
             self._table = Table(self._db, self._name)
@@ -184,33 +183,54 @@ class _Table(ABC, Generic[Value]):
 
     @abstractmethod
     def _pack(self, values: Sequence[Value]) -> list[pa.Array]:
-        """Values as columns, in the schema's order."""
+        """Return values as columns, in the schema's order."""
 
     @abstractmethod
     def _unpack(self, table: pa.Table) -> Iterable[Value]:
-        """Columns as values, in the table's order."""
+        """Return columns as values, in the table's order."""
 
 
-class Memo(_Table[bytes]):
-    """Results kept as bytes, compressed.
+class Codec(NamedTuple, Generic[Value]):
+    """Encoding of the values of a cache."""
+
+    encode: Callable[[Value], bytes]
+    decode: Callable[[bytes], Value]
+
+
+class Cache(_CacheTable[Value]):
+    """Results of one type, encoded and compressed.
 
     Args:
         db: a LanceDB connection.
-        name: of the table: ``documents``, ``chunks``, ``notes``, ``versions``, ``runtimes``.
+        name: of the table.
+        codec: encodes and decodes the values.
+    """
+
+    def __init__(self, db: Any, name: str, codec: Codec[Value]) -> None:
+        self._codec = codec
+        super().__init__(db, name, [("value", pa.large_binary())])
+
+    def _pack(self, values: Sequence[Value]) -> list[pa.Array]:
+        return [pa.array([_compressed(self._codec.encode(value)) for value in values], pa.large_binary())]
+
+    def _unpack(self, table: pa.Table) -> Iterable[Value]:
+        return (self._codec.decode(_expanded(value)) for value in table["value"].to_pylist())
+
+
+class BytesCache(Cache[bytes]):
+    """Results as bytes, whatever they encode.
+
+    Args:
+        db: a LanceDB connection.
+        name: of the table.
     """
 
     def __init__(self, db: Any, name: str) -> None:
-        super().__init__(db, name, [("value", pa.large_binary())])
-
-    def _pack(self, values: Sequence[bytes]) -> list[pa.Array]:
-        return [pa.array([_compressed(value) for value in values], pa.large_binary())]
-
-    def _unpack(self, table: pa.Table) -> Iterable[bytes]:
-        return (_expanded(value) for value in table["value"].to_pylist())
+        super().__init__(db, name, Codec(bytes, bytes))
 
 
 class Embedding(NamedTuple):
-    """What is remembered of an embedded text.
+    """Vector of an embedded text, and its tokens.
 
     Attributes:
         vector: (dimension,), float32.
@@ -225,7 +245,7 @@ class Embedding(NamedTuple):
     runtime: str
 
 
-class VectorMemo(_Table[Embedding]):
+class VectorCache(_CacheTable[Embedding]):
     """Vectors of one dimension.
 
     Args:
@@ -237,7 +257,7 @@ class VectorMemo(_Table[Embedding]):
         self._dimension = dimension
         super().__init__(
             db,
-            f"{VECTORS}{dimension}",
+            vectors_table(dimension),
             [
                 ("vector", pa.list_(pa.float32(), dimension)),
                 ("tokens", pa.int32()),
@@ -247,7 +267,7 @@ class VectorMemo(_Table[Embedding]):
         )
 
     def forget_runtime(self, runtime: str) -> None:
-        """Forget all vectors of a runtime, by the id of its provenance."""
+        """Remove all vectors of a runtime, by the id of its provenance."""
         if self._table is not None and len(self):
             self._table.delete("runtime", [runtime])
 
