@@ -1,4 +1,4 @@
-"""The content memory: written once, found again, in one table of LanceDB."""
+"""The cache: written once, found again, in one table of LanceDB."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import lancedb
 import numpy as np
 import pytest
 
-from indexes.cache import memo
+from indexes.cache import store
 from indexes.cache.store import BytesCache, Embedding, VectorCache, cache_key
 from indexes.storage import tables
 
@@ -57,7 +57,7 @@ def test_vectors_keep_their_numbers_and_counts(tmp_path: Path) -> None:
 
 def test_tidying_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "COMPACT_AT", 3)
-    monkeypatch.setattr(memo, "INDEX_AT", 5)
+    monkeypatch.setattr(store, "INDEX_AT", 5)
     notes = BytesCache(lancedb.connect(str(tmp_path)), "notes")
     entries = {cache_key(str(number)): str(number).encode() for number in range(12)}
     for key, value in entries.items():
@@ -75,7 +75,7 @@ def test_who_only_reads_makes_no_table(tmp_path: Path) -> None:
     assert (notes.get([one]), notes.known([one]), len(notes), vectors.get([one])) == ({}, set(), 0, {})
     notes.forget([one])
     notes.tidy()
-    assert notes.sweep(memo.marks([one]), 0.0) == 0 and list(db.list_tables(limit=10).tables) == []
+    assert notes.sweep(store.marks([one]), 0.0) == 0 and list(db.list_tables(limit=10).tables) == []
     notes.put({one: b"1"})
     assert notes.get([one]) == BytesCache(db, "notes").get([one]) == {one: b"1"}
 
