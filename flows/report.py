@@ -102,6 +102,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
         skipped: the skipped documents by type, with the pattern that leaves them out.
         seconds: by stage; ``total`` from the start of the command.
         checks: each gate with its figure.
+        began: when the command began, on the clock of ``time.time``; not part of the JSON.
     """
 
     generation: str = ""
@@ -128,6 +129,13 @@ class BuildReport(msgspec.Struct, kw_only=True):
     unmatched_rules: list[str] = msgspec.field(default_factory=list)
     checks: dict[str, str] = msgspec.field(default_factory=dict)
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    began: float = msgspec.field(default_factory=time.time)
+
+    def restart(self) -> None:
+        """Forget the statuses that an earlier try of listing counted."""
+        self.documents.update(dict.fromkeys(self.documents, 0))
+        self.failures.clear()
+        self.unknown.clear()
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -144,6 +152,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
         self.skipped = skipped_types(self.failures)
         self.unknown.sort(key=lambda one: one.key)
         values: dict[str, Any] = msgspec.to_builtins(self)
+        del values["began"]
         values["seconds"] = {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}
         return values
 

@@ -170,6 +170,12 @@ class Settings(BaseSettings):
 
     golden: Path | None = Field(None, description="a golden set that every build is measured by before it is published")
 
+    orchestrator: Literal["auto", "prefect", "none"] = Field(
+        "auto", description="who runs a build: Prefect where PREFECT_API_URL is set, always, or never"
+    )
+    timeout_seconds: float | None = Field(
+        None, gt=0, description="seconds after which Prefect ends a build; nothing is published then"
+    )
     batch_bytes: int = Field(8_000_000, ge=1, description="bytes of documents worked on at a time")
     batch_documents: int = Field(2_000, ge=1, description="documents worked on at a time")
     keep_revisions: int = Field(5, ge=1, description="revisions that can be gone back to, the published one among them")
@@ -241,16 +247,13 @@ def load_settings(file: Path | None = None, **flags: Any) -> Settings:
 
 
 def prepare_environment() -> None:
-    """Have the libraries run here quietly and send nothing anywhere. To be called before they are imported.
+    """Have the libraries run quietly and send nothing anywhere. Call before they are imported.
 
-    What the environment already says stays. The temporary server of a flow without a server of its own gets time to
-    start on a busy machine (Prefect's own limit of 20 s was seen to be too short on two busy cores), and keeps
-    its database beside the models' cache rather than in the user's home.
+    Variables that are already set stay. Prefect keeps its files beside the models' cache, not in the user's home.
     """
     quiet: dict[str, str] = {
         "DO_NOT_TRACK": "1",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
         "PREFECT_LOGGING_LEVEL": "CRITICAL",  # the command line says what went wrong itself
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_CLI_COLORS": "false",
@@ -267,8 +270,8 @@ def llm_key() -> str:
     return os.environ.get("GRISTMILL_LLM_KEY", "")
 
 
-def has_prefect_server() -> bool:
-    """Whether flows run against a Prefect server of the user's, not a temporary one."""
+def has_prefect_api() -> bool:
+    """Return whether a Prefect API is configured."""
     return bool(os.environ.get("PREFECT_API_URL"))
 
 

@@ -26,6 +26,10 @@ hypothesis.register_profile("explore", max_examples=1000)
 hypothesis.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--orchestrator", default="none", choices=["none", "prefect"], help="what runs the builds")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The data folder beside the project; tests that need it skip where it is missing."""
@@ -86,6 +90,7 @@ class Workspace:
     index: Path
     models: dict[str, Any]
     flags: dict[str, Any] = field(default_factory=dict)
+    orchestrator: str = "none"
 
     def settings(self, **flags: Any) -> Settings:
         given = {"source": str(self.docs), "index": str(self.index), "embedder": "letters", "ruler": "letters"}
@@ -103,6 +108,10 @@ class Workspace:
         from flows.build.build import BuildOptions, build
 
         options = BuildOptions(allow_deletes=allow_deletes, new_source=new_source, force=force, quiet=True)
+        if self.orchestrator == "prefect":
+            from flows.orchestration import prefect_flows
+
+            return prefect_flows.build(self.settings(**flags), options)
         return build(self.settings(**flags), options)
 
     def search(self, query: str, mode: str = "hybrid", k: int = 10, filters: tuple[str, ...] = ()) -> list[Any]:
@@ -112,9 +121,13 @@ class Workspace:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect: None) -> Workspace:
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Workspace:
     """A place to build in; nothing is in it yet."""
+    orchestrator = request.config.getoption("--orchestrator")
+    if orchestrator == "prefect":
+        request.getfixturevalue("prefect")
     monkeypatch.chdir(tmp_path)
     toml, models = install_letters(tmp_path, monkeypatch)
     (tmp_path / "docs").mkdir()
-    return Workspace(tmp_path / "docs", tmp_path / "index", {"model_files": [toml], "models_dir": models})
+    models_of = {"model_files": [toml], "models_dir": models}
+    return Workspace(tmp_path / "docs", tmp_path / "index", models_of, orchestrator=orchestrator)

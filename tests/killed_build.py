@@ -35,11 +35,12 @@ from fakes import LettersRuntime
 
 from enrich.embedding.embedder import WINDOW
 from enrich.embedding.runtime import RUNTIMES, RuntimeKind
-from flows import context
 from flows.build import build
 from flows.models import vector_cache
+from flows.orchestration import prefect_flows
 from flows.searching import published
 from flows.settings import load_settings
+from flows.state import BuildState
 from indexes.storage import storage
 from indexes.storage.storage import Pointer, Storage
 from parsers.errors import IndexBusy
@@ -55,27 +56,28 @@ def digest(place: Storage, pointer: Pointer) -> str:
     return hashlib.sha256(json.dumps(rows_of(place, pointer)).encode()).hexdigest()
 
 
-def run_build(settings: dict[str, Any], embedded: str, flush: int, lease: float) -> None:
+def run_build(settings: dict[str, Any], embedded: str, flush: int, lease: float, orchestrator: str) -> None:
     """One build, as soon as the index is free."""
-    real, begin = vector_cache._remember, context.Workshop.__init__
+    real, begin = vector_cache._remember, BuildState.__init__
     noted = os.open(embedded, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def remember(memo: Any, records: Any, model: Any, texts: dict[str, str]) -> None:
         os.write(noted, "".join(f"{key}\n" for key in texts).encode())
         real(memo, records, model, texts)
 
-    def begun(*given: Any) -> None:
-        begin(*given)
+    def begun(*given: Any, **named: Any) -> None:
+        begin(*given, **named)
         say("begun", os.getpid())
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(WINDOW, "cpu", flush)
         patch.setattr(vector_cache, "_remember", remember)
-        patch.setattr(context.Workshop, "__init__", begun)
+        patch.setattr(BuildState, "__init__", begun)
         patch.setattr(storage, "LEASE_SECONDS", lease)
         while True:
             try:
-                build.build(load_settings(**settings), build.BuildOptions(quiet=True, allow_deletes=True))
+                run = prefect_flows.build if orchestrator == "prefect" else build.build
+                run(load_settings(**settings), build.BuildOptions(quiet=True, allow_deletes=True))
                 return
             except IndexBusy:
                 time.sleep(0.2)

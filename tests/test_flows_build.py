@@ -14,8 +14,9 @@ from conftest import Workspace
 from fakes import LettersRuntime
 
 from enrich.embedding.embedder import WINDOW
-from flows.build.glance import nothing_to_do
+from flows.sources.folder import FolderSource
 from indexes.storage.storage import Storage
+from parsers.document import Document
 from parsers.errors import GateRefused, IndexBusy, SourceError, StoreError, UsageError
 
 NOTHING = dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
@@ -79,32 +80,33 @@ def test_a_second_build_does_nothing_and_writes_nothing(workspace: Workspace) ->
     assert files(workspace.index) == before
 
 
-def test_a_look_before_the_flow_says_what_a_build_without_changes_says(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def look() -> dict[str, Any] | None:
-        return nothing_to_do(workspace.settings(), new_source=False, quiet=True, started=0.0)
-
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+@pytest.mark.parametrize("change", ["first", "nothing", "one document"])
+def test_a_build_lists_once_and_locks_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     fill(workspace)
-    workspace.write("broken.md", b"\x89PNG\r\n\x1a\n" + bytes(200))
-    Storage(str(workspace.index)).create()
-    assert look() is None, "nothing is published yet"
-    workspace.build()
-    before = files(workspace.index)
-    found, meant = look(), workspace.build()
-    assert found is not None and found.keys() == meant.keys()
-    assert found | {"seconds": {}} == meant | {"seconds": {}} and found["documents"]["failed"] == 1
-    assert files(workspace.index) == before
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
-    assert look() is None, "a server is told of every build"
-    monkeypatch.delenv("PREFECT_API_URL")
-    workspace.write("new.md", "# New\n\nThe handle.\n")
-    assert look() is None
-    (workspace.docs / "new.md").unlink()
-    assert look() is not None
-    (workspace.docs / "plain.txt").unlink()
-    assert look() is None
+    if change != "first":
+        workspace.build()
+    if change == "one document":
+        workspace.write("new.md", "# New\n\nThe handle.\n")
+    calls: list[str] = []
+    listing, lock = FolderSource.objects, Storage.lock
+    monkeypatch.setattr(FolderSource, "objects", lambda self: calls.append("listed") or listing(self))
+    monkeypatch.setattr(Storage, "lock", lambda self: calls.append("locked") or lock(self))
+    assert workspace.build()["published"] == (change != "nothing")
+    assert sorted(calls) == ["listed", "locked"]
+
+
+@pytest.mark.parametrize("notes", ["none", "extractive"])
+def test_a_document_is_decoded_at_most_once_in_a_build(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, notes: str
+) -> None:
+    fill(workspace)
+    decoded: list[bytes] = []
+    decode = Document.decode
+    monkeypatch.setattr(Document, "decode", lambda data: decoded.append(data) or decode(data))
+    workspace.build(notes=notes)
+    assert decoded == [], "a document that was just parsed is carried on"
+    workspace.build(notes=notes, note_reserve=9)
+    assert len(decoded) == len(set(decoded)) > 0
 
 
 def test_a_touched_file_is_looked_at_and_nothing_else(workspace: Workspace) -> None:

@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 from flows.build import rereading, steps
 from flows.build.build import BuildOptions, build
 from flows.build.dry_run import plan_build
-from flows.build.glance import nothing_to_do
 from flows.cli import printing
 from flows.cli.app import app
 from flows.maintenance.status import index_status
@@ -201,7 +200,6 @@ def test_o39_reread_looks_at_all_bytes_again(workspace: Workspace, monkeypatch: 
 
 def test_o39_builds_read_everything_again_by_turns(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     Coarse.install(monkeypatch)
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     fill(workspace, 12)
     for path in workspace.docs.iterdir():
         frozen(path)
@@ -227,8 +225,8 @@ def test_o39_builds_read_everything_again_by_turns(workspace: Workspace, monkeyp
     clock[0] += 40 * rereading.DAY
     before = without_memory(files(workspace.index))
     assert plan_build(workspace.settings())["documents"]["reread"] == 12
-    found = nothing_to_do(workspace.settings(), new_source=False, quiet=True, started=clock[0])
-    assert found is not None and found["work"]["fetched"] == 12 and found["documents"]["unchanged"] == 12
+    found = workspace.build()
+    assert found["work"]["fetched"] == 12 and found["documents"]["unchanged"] == 12
     assert without_memory(files(workspace.index)) == before
     clock[0] -= 400 * rereading.DAY  # a clock that was ahead holds nothing up
     assert workspace.build()["work"] == NOTHING

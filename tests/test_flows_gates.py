@@ -14,7 +14,7 @@ from conftest import Workspace
 from fakes import LettersRuntime
 
 from enrich.embedding.runtime import Vectors
-from flows.build import steps
+from flows.build import build, steps, writing
 from indexes.evaluation.record import kept_records
 from indexes.lexical import analysis
 from indexes.storage.storage import Storage
@@ -171,13 +171,13 @@ def test_vectors_that_no_gate_has_seen_are_probed_by_the_next_build(
     """Killed between embedding and the gates, a build leaves its vectors in the memory."""
     fill(workspace)
     workspace.build()
-    right, write = LettersRuntime.encode, steps.write
+    right, write = LettersRuntime.encode, build.write
     monkeypatch.setattr(LettersRuntime, "encode", lambda self, batch: right(self, batch)[:, ::-1])
-    monkeypatch.setattr(steps, "write", interrupted)
+    monkeypatch.setattr(build, "write", interrupted)
     workspace.write("new.md", "# New\n\nA word on the handle.\n")
     with pytest.raises(KeyboardInterrupt):
         workspace.build()
-    monkeypatch.setattr(steps, "write", write)
+    monkeypatch.setattr(build, "write", write)
     monkeypatch.setattr(LettersRuntime, "encode", right)
     assert "embedded again has a cosine" in refused(workspace, "vectors")
     assert workspace.build()["published"]
@@ -191,7 +191,7 @@ def interrupted(*arguments: Any) -> None:
 def test_corrupted_vectors_are_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     fill(workspace)
     workspace.build()
-    made = steps.document_rows
+    made = writing.document_rows
 
     def corrupted(*arguments: Any) -> Any:
         found = made(*arguments)
@@ -199,7 +199,7 @@ def test_corrupted_vectors_are_refused(workspace: Workspace, monkeypatch: pytest
             found.vectors[index] = vector._replace(values=vector.values * np.float32(factor))
         return found
 
-    monkeypatch.setattr(steps, "document_rows", corrupted)
+    monkeypatch.setattr(writing, "document_rows", corrupted)
     workspace.write("new.md", "# New\n\nA word on the handle.\n")
     assert "has a length of" in refused(workspace, "vectors")
     with pytest.raises(GateRefused):  # a broken index is not to be forced
@@ -208,14 +208,14 @@ def test_corrupted_vectors_are_refused(workspace: Workspace, monkeypatch: pytest
 
 def test_vectors_of_other_texts_are_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(workspace)
-    made = steps.document_rows
+    made = writing.document_rows
 
     def swapped(*arguments: Any) -> Any:
         found = made(*arguments)
         found.vectors.reverse()
         return found
 
-    monkeypatch.setattr(steps, "document_rows", swapped)
+    monkeypatch.setattr(writing, "document_rows", swapped)
     with pytest.raises(GateRefused, match=r"gate vectors: chunk [0-9a-f]{32} embedded again"):
         workspace.build()
     assert Storage(str(workspace.index)).pointer() is None
@@ -232,17 +232,20 @@ def test_a_mass_removal_is_refused_and_can_be_forced(workspace: Workspace) -> No
     assert report["published"] and report["checks"]["removals"].startswith("forced: 4 of 12 documents")
 
 
-def test_the_gates_are_an_artifact_of_the_flow(workspace: Workspace) -> None:
+def test_gates_failures_and_figures_are_artifacts_of_the_flow(workspace: Workspace, prefect: None) -> None:
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.sorting import ArtifactSort
 
     fill(workspace)
+    workspace.orchestrator = "prefect"
     report = workspace.build()
     with get_client(sync_client=True) as client:
         latest = client.read_artifacts(sort=ArtifactSort.CREATED_DESC)  # a page of them; all tests share a server
     found = [one for one in latest if str(workspace.index) in (one.description or "")]
-    assert len(found) == 1
-    assert {row["gate"]: row["figure"] for row in json.loads(str(found[0].data))} == report["checks"]
+    shown = {one.key: json.loads(str(one.data)) for one in found}
+    assert shown.keys() == {"gates", "failures", "figures"}
+    assert {row["gate"]: row["figure"] for row in shown["gates"]} == report["checks"]
+    assert {row["figure"]: row["value"] for row in shown["figures"]}["added"] == report["documents"]["added"]
 
 
 def test_a_golden_set_in_the_source_is_no_document(workspace: Workspace) -> None:

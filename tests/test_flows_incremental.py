@@ -57,7 +57,7 @@ PLACES = (
     "indexes.revisions.generation:snapshot",
     "indexes.storage.storage:Storage.publish",
     "indexes.storage.storage:Storage._write_pointer",
-    "flows.context:Workshop.tidy",
+    "flows.context:Caches.tidy",
 )
 LATE = PLACES[6:]
 

@@ -98,6 +98,7 @@ class Story:
         known: digest of every published revision.
         seconds: that a build takes from when it holds the index.
         kills: builds that were killed before they were done.
+        orchestrator: what runs the builds, ``none`` or ``prefect``.
     """
 
     nursery: Nursery
@@ -107,6 +108,7 @@ class Story:
     cache: Path
     environment: dict[str, str] = field(default_factory=dict)
     lease: float = 60.0
+    orchestrator: str = "none"
     known: dict[int, str] = field(default_factory=dict)
     seconds: float = 1.0
     kills: int = 0
@@ -140,6 +142,7 @@ class Story:
             embedded=str(self.embedded),
             flush=FLUSH,
             lease=self.lease,
+            orchestrator=self.orchestrator,
         )
         self.nursery.until("begun", pid=pid)
         return pid
@@ -200,19 +203,25 @@ def tell(story: Story, kills: int, seen: Path) -> None:
 
 
 def on_disk(nursery: Nursery, workspace: Workspace, tmp_path: Path, seed: int) -> Story:
-    return Story(nursery, workspace, random.Random(seed), tmp_path / "embedded", tmp_path)
+    chance = random.Random(seed)
+    return Story(nursery, workspace, chance, tmp_path / "embedded", tmp_path, orchestrator=workspace.orchestrator)
 
 
 def on_s3(nursery: Nursery, workspace: Workspace, tmp_path: Path, seed: int, server: s3server.Server) -> Story:
     address = server.address(f"kills-{seed}-{tmp_path.name}")
     workspace.flags = {"index": address, "cache_dir": tmp_path / "cache"}
-    return Story(
-        nursery, workspace, random.Random(seed), tmp_path / "embedded", tmp_path, server.environment, lease=2.0
-    )
+    story = on_disk(nursery, workspace, tmp_path, seed)
+    story.environment, story.lease = server.environment, 2.0
+    return story
 
 
-def test_builds_that_are_killed(nursery: Nursery, workspace: Workspace, tmp_path: Path) -> None:
-    tell(on_disk(nursery, workspace, tmp_path, 0), 8, tmp_path / "seen")
+@pytest.mark.parametrize(("orchestrator", "kills"), [("none", 8), ("prefect", 4)])
+def test_builds_that_are_killed(
+    nursery: Nursery, workspace: Workspace, tmp_path: Path, orchestrator: str, kills: int
+) -> None:
+    story = on_disk(nursery, workspace, tmp_path, 0)
+    story.orchestrator = orchestrator
+    tell(story, kills, tmp_path / "seen")
 
 
 @pytest.mark.slow

@@ -184,7 +184,6 @@ def test_a_command_ends_with_status_2_wherever_the_index_is_named(
     (tmp_path / "gristmill.toml").write_text(
         "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items())
     )
-    monkeypatch.setattr("flows.cli.build_commands.keep_apart", lambda: None)  # there is a Prefect server here
     proxy.fail("reset", POINTS["the cache of documents"][0])
     ends("build", "--quiet")
     assert proxy.heal() and revision(remote) == 1

@@ -1,4 +1,8 @@
-"""One document on its way through a build."""
+"""Documents that go through the stages of a build together.
+
+Invariants:
+- Decoded results live no longer than their batch, whose bytes and documents are bounded by the settings.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,48 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from chunker.chunk import document_id
+from chunker.chunk import Chunk, document_id
 from flows.sources import Object
 from indexes.catalog import Row
 from parsers.document import Document
 
 
-class State(msgspec.Struct, frozen=True):
-    """What the bytes of a document were in one version."""
+class Version(msgspec.Struct, frozen=True):
+    """Digest and media type of a document's bytes in one version of the source."""
 
     bytes_digest: str
     media_type: str
 
     @classmethod
-    def decode(cls, data: bytes) -> State:
-        """A remembered state."""
+    def decode(cls, data: bytes) -> Version:
+        """Decode a cached version."""
         return msgspec.json.decode(data, type=cls)
 
 
 @dataclass(slots=True)
+class Content:
+    """Decoded results of one document, carried from stage to stage.
+
+    Attributes:
+        data: its bytes, from fetching to parsing.
+        document: as parsed, until its chunks and notes are made.
+        chunks: in reading order.
+        notes: of each chunk, cut to its reserve; empty strings where there is none.
+        texts: embedded text of each chunk; empty for a document that BM25 alone finds.
+        vector_keys: cache keys of the vectors of ``texts``.
+    """
+
+    data: bytes = b""
+    document: Document | None = None
+    chunks: list[Chunk] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    vector_keys: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Entry:
-    """One document on its way through a build; holds names of stored results, never the results.
+    """One document of a batch: the cache keys of its results, and the results while the batch is in work.
 
     Attributes:
         object: as the source lists it.
@@ -49,6 +74,7 @@ class Entry:
         reread: whether its bytes are read whatever is remembered of its version.
         again: whether it goes through all stages although its bytes are those of the catalog.
         stored: whether it comes from the catalog, not from the source: what is known of it there stays.
+        content: decoded results of the stages so far.
     """
 
     object: Object
@@ -71,10 +97,11 @@ class Entry:
     reread: bool = False
     again: bool = False
     stored: bool = False
+    content: Content = field(default_factory=Content)
 
     @classmethod
     def of(cls, row: Row, labels: list[str]) -> Entry:
-        """A document of the catalog, as it is stored."""
+        """Make an entry of a stored document."""
         return cls(
             Object(row.key, row.version, row.size),
             row.source,
@@ -92,31 +119,37 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """The object's key."""
+        """Key of the object in the source."""
         return self.object.key
 
     @property
     def document_id(self) -> str:
-        """The document's id."""
+        """Id of the document."""
         return document_id(self.source, self.key)
 
     @property
     def base_name(self) -> str:
-        """The last part of the key."""
+        """Last part of the key."""
         return self.key.rsplit("/", 1)[-1]
 
     @property
     def live(self) -> bool:
-        """Whether there is a document to go on with."""
+        """Whether there is a document to continue with."""
         return bool(self.document) and not self.touched
 
     def fail(self, status: str, reason: str, *, transient: bool = False) -> None:
-        """Note that this attempt failed, and go on with the last good document where there is one."""
+        """Record that this attempt failed; continue with the last good document where there is one."""
+        self.content = Content()
         self.status, self.reason, self.failed, self.transient = status, reason, True, transient
         self.document = self.row.document if self.row is not None else ""
 
-    def read(self, document: Document) -> None:
-        """Note what the document says of itself."""
+    def drop_document(self) -> None:
+        """Leave the rows of the document untouched: its last good version is no longer cached."""
+        self.document, self.content = "", Content()
+
+    def take(self, document: Document) -> None:
+        """Carry the parsed document, with the title, labels and status that it states."""
+        self.content.document = document
         self.title = document.title or self.base_name
         self.labels = sorted({*self.labels, *document.labels})
         if not self.failed and not self.stored:
@@ -126,8 +159,8 @@ class Entry:
 class Batch(Collection[Entry]):
     """Documents that go through a stage together.
 
-    No list: Prefect looks through lists and dataclasses that a task is given, which for 2,000 documents took as long as
-    the work on them.
+    Not a list: Prefect searches the lists and dataclasses that a task is given, which took as long as the work on
+    2,000 documents.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:

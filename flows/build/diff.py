@@ -20,11 +20,11 @@ from typing import Final, Literal
 import msgspec
 
 from chunker.chunk import document_id
-from flows.build.batch import Batch, Entry, State
+from flows.build.batch import Batch, Entry, Version
 from flows.build.rereading import Turns
-from flows.build.seen_versions import SeenVersion
-from flows.context import Workshop
+from flows.seen_versions import SeenVersion
 from flows.sources import Object
+from flows.state import BuildState
 from indexes.cache.memo import version_key
 from indexes.catalog import Row, status_of_today
 from indexes.revisions.generation import published_catalog
@@ -135,37 +135,37 @@ class Plan:
         """The steps, in their order."""
         return read_steps(self.path)
 
-    def batches(self, shop: Workshop) -> Iterator[Batch]:
+    def batches(self, state: BuildState) -> Iterator[Batch]:
         """The documents to look at, in batches of at most so many bytes (unless one alone is larger) and documents."""
         batch: list[Step] = []
         held = 0
-        limit, count = shop.settings.batch_bytes, shop.settings.batch_documents
+        limit, count = state.settings.batch_bytes, state.settings.batch_documents
         for step in self.read():
             if step.do == "remove":
                 continue
             if batch and (held + _to_read(step) > limit or len(batch) >= count):
-                yield Batch(self.entries(shop, batch))
+                yield Batch(self.entries(state, batch))
                 batch, held = [], 0
             batch.append(step)
             held += _to_read(step)
         if batch:
-            yield Batch(self.entries(shop, batch))
+            yield Batch(self.entries(state, batch))
 
-    def removed(self, shop: Workshop) -> Iterator[list[Row]]:
+    def removed(self, state: BuildState) -> Iterator[list[Row]]:
         """The catalog rows of documents that are gone, some at a time."""
         gone = (step.document_id for step in self.read() if step.do == "remove")
         while ids := list(islice(gone, REMOVED_AT_ONCE)):
-            rows = shop.published_rows(ids)
+            rows = state.published_rows(ids)
             yield [rows[name] for name in ids]
 
-    def entries(self, shop: Workshop, steps: list[Step]) -> list[Entry]:
+    def entries(self, state: BuildState, steps: list[Step]) -> list[Entry]:
         """The documents of some steps."""
-        rows = shop.published_rows(step.document_id for step in steps if step.do != "add")
-        return [self._entry(shop, step, rows.get(step.document_id)) for step in steps]
+        rows = state.published_rows(step.document_id for step in steps if step.do != "add")
+        return [self._entry(state, step, rows.get(step.document_id)) for step in steps]
 
-    def _entry(self, shop: Workshop, step: Step, row: Row | None) -> Entry:
+    def _entry(self, state: BuildState, step: Step, row: Row | None) -> Entry:
         listed = Object(step.key, step.version, step.size, step.problem, step.status)
-        entry = Entry(listed, self.source, row, labels=shop.labels(step.key))
+        entry = Entry(listed, self.source, row, labels=state.labels(step.key))
         if step.problem:
             entry.fail(step.status, step.problem)
         elif step.do in READ_AGAIN:
@@ -183,7 +183,7 @@ def read_steps(path: Path) -> Iterator[Step]:
             yield decode(line)
 
 
-def make_plan(shop: Workshop, path: Path, asked: Asked) -> Plan:
+def make_plan(state: BuildState, path: Path, asked: Asked) -> Plan:
     """List the source and compare it with the published catalog.
 
     Args:
@@ -194,27 +194,27 @@ def make_plan(shop: Workshop, path: Path, asked: Asked) -> Plan:
         GateRefused: when it is empty and was not before.
         UsageError: when the index does not know the source.
     """
-    _check_sources(shop, new_source=asked.new_source)
-    source = shop.source.name
-    plan = Plan(path, source, Turns(shop.storage, source, shop.settings.reread_days))
-    shop.seen.begin(path.with_name("seen.jsonl"))
+    _check_sources(state, new_source=asked.new_source)
+    source = state.resources.source.name
+    plan = Plan(path, source, Turns(state.storage, source, state.settings.reread_days))
+    state.seen_versions.begin(path.with_name("seen.jsonl"))
     encode = msgspec.json.Encoder().encode
     with path.open("wb") as file:
-        for step in _steps(shop, plan, asked):
+        for step in _steps(state, plan, asked):
             file.write(encode(step) + b"\n")
             plan.steps[step.do] += 1
             plan.skipped_steps[step.do] += step.version == SKIPPED
             plan.size += _to_read(step)
     if not plan.listed:
-        _refuse_empty(shop, plan)
+        _refuse_empty(state, plan)
     return plan
 
 
-def _steps(shop: Workshop, plan: Plan, asked: Asked) -> Iterator[Step]:
+def _steps(state: BuildState, plan: Plan, asked: Asked) -> Iterator[Step]:
     """The steps by ascending key."""
-    pairs = _pairs(shop, plan)
+    pairs = _pairs(state, plan)
     while piece := list(islice(pairs, PIECE)):
-        same = _same_bytes(shop, piece)
+        same = _same_bytes(state, piece)
         seen = []
         for listed, row in piece:
             if listed is None:
@@ -223,18 +223,18 @@ def _steps(shop: Workshop, plan: Plan, asked: Asked) -> Iterator[Step]:
                 yield Step("remove", row.key, row.document_id)
                 continue
             name = row.document_id if row is not None else document_id(plan.source, listed.key)
-            do = _to_do(shop, plan, asked, listed, row, moved=name not in same)
+            do = _to_do(state, plan, asked, listed, row, moved=name not in same)
             if do:
                 yield Step(do, listed.key, name, listed.version, listed.size, listed.problem, listed.status)
             elif row is not None:
                 plan.unchanged += 1
-                shop.note_status(row)
+                state.report_status(row)
                 if name in same:
                     seen.append(same[name])
-        shop.seen.add(seen)
+        state.seen_versions.add(seen)
 
 
-def _to_do(shop: Workshop, plan: Plan, asked: Asked, listed: Object, row: Known | None, *, moved: bool) -> str:
+def _to_do(state: BuildState, plan: Plan, asked: Asked, listed: Object, row: Known | None, *, moved: bool) -> str:
     """The step for a document that the source lists; empty where it needs none.
 
     Args:
@@ -247,18 +247,18 @@ def _to_do(shop: Workshop, plan: Plan, asked: Asked, listed: Object, row: Known 
         return "retry"
     if (row.version != listed.version and moved) or not row.reason.startswith(listed.problem):
         return "look"
-    if not shop.continues or row.recipe != shop.recipe(row.key, row.media_type):
+    if not state.continues or row.recipe != state.recipe(row.key, row.media_type):
         return "renew" if moved else "look"
     if not listed.problem and (asked.reread or plan.turns.is_due(row.document_id)):
         return "retry" if failed else "reread"
     return ""
 
 
-def _pairs(shop: Workshop, plan: Plan) -> Iterator[tuple[Object | None, Known | None]]:
+def _pairs(state: BuildState, plan: Plan) -> Iterator[tuple[Object | None, Known | None]]:
     """Both sides by ascending key, one beside the other."""
-    known = _known(shop, plan)
+    known = _known(state, plan)
     row = next(known, None)
-    for listed in _listed(shop, plan):
+    for listed in _listed(state, plan):
         while row is not None and row.key < listed.key:
             yield None, row
             row = next(known, None)
@@ -272,13 +272,13 @@ def _pairs(shop: Workshop, plan: Plan) -> Iterator[tuple[Object | None, Known | 
         row = next(known, None)
 
 
-def _listed(shop: Workshop, plan: Plan) -> Iterator[Object]:
+def _listed(state: BuildState, plan: Plan) -> Iterator[Object]:
     """What the source lists; what is skipped by its name in a version that does not change."""
     last = ""
-    for listed in shop.source.objects():
+    for listed in state.resources.source.objects():
         if plan.listed and listed.key <= last:
             raise SourceError(
-                f"source {shop.source.address} lists {listed.key!r} after {last!r}",
+                f"source {state.resources.source.address} lists {listed.key!r} after {last!r}",
                 "A source lists each key once, in ascending order; this one changed while it was listed. Build again.",
             )
         last = listed.key
@@ -291,21 +291,21 @@ def _listed(shop: Workshop, plan: Plan) -> Iterator[Object]:
         yield listed
 
 
-def _same_bytes(shop: Workshop, piece: list[tuple[Object | None, Known | None]]) -> dict[str, SeenVersion]:
+def _same_bytes(state: BuildState, piece: list[tuple[Object | None, Known | None]]) -> dict[str, SeenVersion]:
     """Those documents, by id, whose version changed while their bytes did not, as far as the cache knows."""
     asked = {}
     for listed, row in piece:
         changed = listed is not None and row is not None and row.version not in ("", SKIPPED, listed.version)
         if changed and listed is not None and row is not None and not listed.problem:
             asked[version_key(row.document_id, listed.version)] = (listed, row.document_id)
-    if not asked or not shop.continues:
+    if not asked or not state.continues:
         return {}
-    rows = shop.published_rows(name for _, name in asked.values())
+    rows = state.published_rows(name for _, name in asked.values())
     same = {}
-    for key, value in shop.versions.get(asked).items():
-        (listed, name), state = asked[key], State.decode(value)
+    for key, value in state.caches.versions.get(asked).items():
+        (listed, name), version = asked[key], Version.decode(value)
         known = rows[name]
-        if (state.bytes_digest, state.media_type) == (known.bytes_digest, known.media_type):
+        if (version.bytes_digest, version.media_type) == (known.bytes_digest, known.media_type):
             same[name] = SeenVersion(name, listed.version, listed.size)
     return same
 
@@ -320,11 +320,12 @@ def _counts(row: Known) -> bool:
     return row.status != "skipped" or row.tokens > 0
 
 
-def _known(shop: Workshop, plan: Plan) -> Iterator[Known]:
+def _known(state: BuildState, plan: Plan) -> Iterator[Known]:
     """What the catalog holds of the source, by ascending key."""
-    if shop.published is None:
+    if state.published is None:
         return
-    table = published_catalog(shop.storage, shop.published).columns(COLUMNS, shop.source.name).sort_by("key")
+    catalog = published_catalog(state.storage, state.published)
+    table = catalog.columns(COLUMNS, state.resources.source.name).sort_by("key")
     for start in range(0, len(table), PIECE):
         columns: Iterable[list[object]] = table.slice(start, PIECE).to_pydict().values()
         for values in zip(*columns, strict=True):
@@ -334,30 +335,30 @@ def _known(shop: Workshop, plan: Plan) -> Iterator[Known]:
             yield row
 
 
-def _check_sources(shop: Workshop, *, new_source: bool) -> None:
-    if shop.published is None:
+def _check_sources(state: BuildState, *, new_source: bool) -> None:
+    if state.published is None:
         return
-    sources = shop.published.sources
-    if shop.source.name not in sources and not new_source:
+    sources, name = state.published.sources, state.resources.source.name
+    if name not in sources and not new_source:
         raise UsageError(
-            f"the index {shop.storage.address} knows the sources {', '.join(sorted(sources))}, not {shop.source.name}",
+            f"the index {state.storage.address} knows the sources {', '.join(sorted(sources))}, not {name}",
             "Set `source_name` to one of them, or allow a further one with --new-source.",
         )
-    others = sorted(sources.keys() - {shop.source.name})
-    if others and not shop.continues:
+    others = sorted(sources.keys() - {name})
+    if others and not state.continues:
         raise UsageError(
-            f"the index {shop.storage.address} was made with {shop.published.embedder}, and a new generation with "
-            f"{shop.settings.embedder} needs its other sources too: {', '.join(others)}",
-            f"Make it from what is stored: gristmill reindex --embedder {shop.settings.embedder}",
+            f"the index {state.storage.address} was made with {state.published.embedder}, and a new generation with "
+            f"{state.settings.embedder} needs its other sources too: {', '.join(others)}",
+            f"Make it from what is stored: gristmill reindex --embedder {state.settings.embedder}",
         )
 
 
-def _refuse_empty(shop: Workshop, plan: Plan) -> None:
+def _refuse_empty(state: BuildState, plan: Plan) -> None:
     if plan.known:
         raise GateRefused(
-            f"source {shop.source.address} lists no documents, and the index holds {plan.known} of it",
+            f"source {state.resources.source.address} lists no documents, and the index holds {plan.known} of it",
             "An empty listing is never read as a removal. Check the source; to empty an index, remove its folder.",
         )
     raise SourceError(
-        f"source {shop.source.address} holds no documents", "Check the path, and `include` and `exclude`."
+        f"source {state.resources.source.address} holds no documents", "Check the path, and `include` and `exclude`."
     )

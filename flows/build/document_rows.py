@@ -9,8 +9,8 @@ from typing import Any
 
 from chunker.chunk import Chunk, locator
 from flows.build.batch import Entry
-from flows.context import Workshop
 from flows.report import KEPT
+from flows.state import BuildState
 from indexes import rows as index_rows
 from indexes.cache.memo import Embedding
 from indexes.catalog import Row, stamp
@@ -32,7 +32,7 @@ class DocumentRows:
 
 
 def document_rows(
-    shop: Workshop,
+    state: BuildState,
     entry: Entry,
     chunks: Sequence[Chunk],
     notes: Sequence[str],
@@ -59,7 +59,7 @@ def document_rows(
         index_rows.row_digest(row, has_vector=vector is not None) for row, vector in zip(made, vectors, strict=True)
     ]
     catalog_row = _catalog_row(
-        shop,
+        state,
         entry,
         document=entry.document,
         chunks=entry.chunks,
@@ -74,7 +74,7 @@ def document_rows(
     return DocumentRows(made, vectors, catalog_row)
 
 
-def row_without_chunks(shop: Workshop, entry: Entry, standing: Row | None = None) -> Row:
+def row_without_chunks(state: BuildState, entry: Entry, standing: Row | None = None) -> Row:
     """The catalog row of a document of which nothing new goes into the index; what is in it stays.
 
     Args:
@@ -83,11 +83,11 @@ def row_without_chunks(shop: Workshop, entry: Entry, standing: Row | None = None
     before = standing or entry.row
     if before is not None and entry.touched:
         return before
-    if before is None or not shop.continues:
+    if before is None or not state.continues:
         # Labels are kept without rows too: they hold for the rows that a rollback brings back.
-        return _catalog_row(shop, entry, labels=standing_labels(entry))
+        return _catalog_row(state, entry, labels=standing_labels(entry))
     kept = ("document", "chunks", "notes", "title", "labels", "chunk_ids", "stamp", "tokens", "unknown")
-    return _catalog_row(shop, entry, **{name: getattr(before, name) for name in kept})
+    return _catalog_row(state, entry, **{name: getattr(before, name) for name in kept})
 
 
 def _attempts(entry: Entry, most: int) -> int:
@@ -113,9 +113,9 @@ def standing_labels(entry: Entry) -> list[str]:
     return sorted({*entry.labels, *(entry.row.labels if entry.row is not None else ())})
 
 
-def _catalog_row(shop: Workshop, entry: Entry, **content: Any) -> Row:
-    attempts = _attempts(entry, shop.settings.guards.attempts)
-    parked = entry.transient and attempts >= shop.settings.guards.attempts
+def _catalog_row(state: BuildState, entry: Entry, **content: Any) -> Row:
+    attempts = _attempts(entry, state.settings.guards.attempts)
+    parked = entry.transient and attempts >= state.settings.guards.attempts
     reason = f"{entry.reason}; left alone after {attempts} attempts until it changes" if parked else entry.reason
     if entry.status == "skipped" and content.get("chunk_ids") and KEPT not in reason:
         reason = f"{reason}; {KEPT}"
@@ -127,7 +127,7 @@ def _catalog_row(shop: Workshop, entry: Entry, **content: Any) -> Row:
         size=entry.object.size,
         bytes_digest=entry.bytes_digest,
         media_type=entry.media_type,
-        recipe="" if entry.unfinished else shop.recipe(entry.key, entry.media_type),
+        recipe="" if entry.unfinished else state.recipe(entry.key, entry.media_type),
         status=entry.status,
         reason=reason,
         attempts=attempts,

@@ -17,14 +17,14 @@ from typing import Any, Final
 import msgspec
 
 from enrich.files import atomic_write
-from flows.build.batch import Entry, State
+from flows.build.batch import Entry, Version
 from flows.build.diff import READ_AGAIN, SKIPPED, Asked, Plan, Step, make_plan
 from flows.build.estimates import Estimate, Unread, estimate
 from flows.build.steps import document_key
-from flows.context import Workshop
 from flows.opening import open_storage
-from flows.report import BuildReport, Failure, Progress, skipped_types
+from flows.report import Failure, skipped_types
 from flows.settings import Settings
+from flows.state import BuildState
 from indexes.cache.memo import version_key
 from parsers.errors import GateRefused, UsageError
 
@@ -67,15 +67,15 @@ def plan_build(settings: Settings, asked: Asked | None = None, keep: Path | None
     """
     storage = open_storage(settings)
     with tempfile.TemporaryDirectory() as folder:
-        shop = Workshop(settings, storage, BuildReport(), Progress(quiet=True), 0.0)
-        plan = make_plan(shop, Path(folder) / "plan.jsonl", asked or Asked())
-        planned = _Planned(shop, plan)
+        state = BuildState(settings, storage)
+        plan = make_plan(state, Path(folder) / "plan.jsonl", asked or Asked())
+        planned = _Planned(state, plan)
         if keep is not None:
-            _keep(keep, shop, plan)
+            _keep(keep, state, plan)
         first = [msgspec.to_builtins(one) for one in islice((one for one in plan.read() if one.version != SKIPPED), 20)]
         new = (Failure(one.key, one.status, one.problem) for one in plan.read() if one.problem)
-        skipped = skipped_types([*shop.report.failures, *new])
-    pointer, work = shop.published, planned.work
+        skipped = skipped_types([*state.report.failures, *new])
+    pointer, work = state.published, planned.work
     sampled = {stage: value / work["parsed"] for stage, value in planned.seconds.items() if value}
     rates = RATES | sampled | (pointer.rates if pointer is not None else {})
     pieces = {"fetch": "fetched", "parse": "parsed", "chunk": "chunked", "note": "notes", "embed": "embedded"}
@@ -98,7 +98,7 @@ def plan_build(settings: Settings, asked: Asked | None = None, keep: Path | None
     }
 
 
-def check_kept(path: Path, shop: Workshop, plan: Plan) -> None:
+def check_kept(path: Path, state: BuildState, plan: Plan) -> None:
     """Make sure that a build would do just what a kept plan says.
 
     Raises:
@@ -115,7 +115,7 @@ def check_kept(path: Path, shop: Workshop, plan: Plan) -> None:
         raise UsageError(f"{path} is no plan: {error}", "Make one: gristmill build --plan --keep FILE") from error
     if hashlib.sha256(kept).hexdigest() != head.digest:
         raise UsageError(f"plan {path} was changed since it was written", "Make another: gristmill build --plan")
-    now = _head(shop, plan)
+    now = _head(state, plan)
     for name, what in (("index", "another index"), ("settings", "other settings")):
         if getattr(now, name) != getattr(head, name):
             raise UsageError(f"plan {path} was made for {what}", "Make another: gristmill build --plan")
@@ -131,10 +131,10 @@ def _moved(kept: bytes, plan: Plan) -> str:
     return f"{len(moved)} documents have moved since, the first is {moved[0]}"
 
 
-def _keep(path: Path, shop: Workshop, plan: Plan) -> None:
+def _keep(path: Path, state: BuildState, plan: Plan) -> None:
     try:
         steps = b"".join(msgspec.json.encode(step) + b"\n" for step in _kept_steps(plan))
-        atomic_write(path, msgspec.json.encode(_head(shop, plan)) + b"\n" + steps)
+        atomic_write(path, msgspec.json.encode(_head(state, plan)) + b"\n" + steps)
     except OSError as error:
         raise UsageError(f"plan {path} cannot be written: {error.strerror}", "Name another file.") from error
 
@@ -151,14 +151,14 @@ def _documents(plan: Plan) -> dict[str, int]:
     return {"listed": plan.listed, "unchanged": unchanged, **own, "skipped": plan.skipped}
 
 
-def _head(shop: Workshop, plan: Plan) -> Head:
-    settings = shop.settings.model_dump_json(exclude={"index", "cache_dir"})
+def _head(state: BuildState, plan: Plan) -> Head:
+    settings = state.settings.model_dump_json(exclude={"index", "cache_dir"})
     digest = hashlib.sha256()
     for step in _kept_steps(plan):
         digest.update(msgspec.json.encode(step) + b"\n")
     return Head(
-        index=str(Path(shop.storage.address).absolute()) if not shop.storage.remote else shop.storage.address,
-        revision=shop.published.revision if shop.published is not None else 0,
+        index=str(Path(state.storage.address).absolute()) if not state.storage.remote else state.storage.address,
+        revision=state.published.revision if state.published is not None else 0,
         settings=hashlib.sha256(settings.encode()).hexdigest(),
         digest=digest.hexdigest(),
     )
@@ -173,13 +173,13 @@ class _Planned:
         seconds: to parse and to cut these documents, as far as they were sampled.
     """
 
-    def __init__(self, shop: Workshop, plan: Plan) -> None:
+    def __init__(self, state: BuildState, plan: Plan) -> None:
         self.work = dict.fromkeys(("fetched", "parsed", "chunked", "notes", "embedded", "rows_written"), 0)
         self.tokens = 0.0
         self.seconds = {"parse": 0.0, "chunk": 0.0}
-        self._shop = shop
+        self._state = state
         self._sums = dict.fromkeys(("notes", "embedded", "rows_written"), 0.0)
-        made = estimate(shop, (Unread(one.key, one.object.size) for one in self._entries(plan) if self._unread(one)))
+        made = estimate(state, (Unread(one.key, one.object.size) for one in self._entries(plan) if self._unread(one)))
         for entry in self._entries(plan):
             self._add(entry, made)
         self.work |= {name: math.ceil(round(value, 6)) for name, value in self._sums.items()}
@@ -188,8 +188,8 @@ class _Planned:
         """The documents to look at, with what the cache knows of their bytes."""
         steps = (step for step in plan.read() if step.do != "remove")
         while batch := list(islice(steps, AT_ONCE)):
-            entries = [entry for entry in plan.entries(self._shop, batch) if not entry.failed]
-            known = _known(self._shop, entries)
+            entries = [entry for entry in plan.entries(self._state, batch) if not entry.failed]
+            known = _known(self._state, entries)
             for entry in entries:
                 entry.touched = entry.document in known
                 yield entry
@@ -212,24 +212,24 @@ class _Planned:
             self.seconds["chunk"] += found.chunk
             self.work["parsed"] += 1
         self.work["chunked"] += 1
-        self._sums["notes"] += chunks if self._shop.notes is not None else 0
-        self._sums["embedded"] += chunks if self._shop.embeds(entry.key) else 0
+        self._sums["notes"] += chunks if self._state.resources.note_writer is not None else 0
+        self._sums["embedded"] += chunks if self._state.embeds(entry.key) else 0
         self._sums["rows_written"] += chunks
 
 
-def _known(shop: Workshop, entries: list[Entry]) -> set[str]:
+def _known(state: BuildState, entries: list[Entry]) -> set[str]:
     """Memory keys of the documents that need not be fetched, where the memory holds any."""
-    if shop.published is None:
+    if state.published is None:
         return set()
     keys = {
         version_key(entry.document_id, entry.object.version): entry
         for entry in entries
         if not entry.bytes_digest and not entry.reread
     }
-    for key, value in shop.versions.get(keys).items():
-        state = State.decode(value)
-        keys[key].bytes_digest, keys[key].media_type = state.bytes_digest, state.media_type
+    for key, value in state.caches.versions.get(keys).items():
+        version = Version.decode(value)
+        keys[key].bytes_digest, keys[key].media_type = version.bytes_digest, version.media_type
     for entry in entries:
         if entry.bytes_digest:
             entry.document = document_key(entry)
-    return shop.documents.known(entry.document for entry in entries if entry.document)
+    return state.caches.documents.known(entry.document for entry in entries if entry.document)

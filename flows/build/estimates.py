@@ -17,8 +17,7 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from chunker.split import split
-from flows.context import Workshop
-from parsers.errors import ModelError
+from flows.state import BuildState
 from parsers.registry import read
 
 SAMPLED: Final = 40  # documents of a type
@@ -71,22 +70,22 @@ class Estimate:
         return Found(*(value * one.size for value in ratio))
 
 
-def estimate(shop: Workshop, documents: Iterable[Unread]) -> Estimate:
-    """Parse and cut a sample of these documents; none where the chunker's tokenizer is missing."""
+def estimate(state: BuildState, documents: Iterable[Unread]) -> Estimate:
+    """Parse and cut a sample of these documents.
+
+    Raises:
+        ModelError: when the chunker's tokenizer is missing.
+    """
     found: dict[str, Found] = {}
     sums: dict[str, list[Found]] = {}
     sizes: dict[str, int] = {}
     samples = _samples(documents)
-    try:
-        _ = shop.ruler if samples else None
-    except ModelError:
-        return Estimate({}, {})
     begun = time.process_time()
     for kind, sample in sorted(samples.items(), key=lambda pair: sum(one.size for one in pair[1])):
         for one in sample:
             if time.process_time() - begun > SECONDS:
                 break
-            made = _made(shop, one)
+            made = _made(state, one)
             if made is not None:
                 found[one.key] = made
                 sums.setdefault(kind, []).append(made)
@@ -115,10 +114,10 @@ def _samples(documents: Iterable[Unread]) -> dict[str, list[Unread]]:
     return samples
 
 
-def _made(shop: Workshop, one: Unread) -> Found | None:
+def _made(state: BuildState, one: Unread) -> Found | None:
     """What a document makes; None where it cannot be fetched now."""
     try:
-        fetched = shop.source.fetch(one.key)
+        fetched = state.resources.source.fetch(one.key)
     except OSError:
         return None
     if fetched is None:
@@ -129,7 +128,7 @@ def _made(shop: Workshop, one: Unread) -> Found | None:
     if not document.nodes or document.status in ("failed", "skipped", "empty"):
         return Found(0, 0, parsed - begun)
     title = document.title or one.key.rsplit("/", 1)[-1]
-    chunks = split(document, title, shop.ruler, shop.chunker)
+    chunks = split(document, title, state.resources.ruler, state.resources.chunker)
     tokens = sum(chunk.tokens for chunk in chunks)
     return Found(len(chunks), tokens, parsed - begun, time.perf_counter() - parsed)
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 
 from flows.build.batch import Batch, Entry
 from flows.build.steps import document_key
-from flows.context import Workshop
+from flows.state import BuildState
 from indexes.catalog import NOT_READ
 from indexes.revisions.generation import published_catalog
 
 
-def stored_documents(shop: Workshop, document_ids: Iterable[str] | None = None) -> Iterator[Batch]:
+def stored_documents(state: BuildState, document_ids: Iterable[str] | None = None) -> Iterator[Batch]:
     """Documents of the published catalog in batches, by ascending id; all of them by default."""
-    assert shop.published is not None
-    limit, count = shop.settings.batch_bytes, shop.settings.batch_documents
-    table = published_catalog(shop.storage, shop.published).columns(["document_id", "size"]).sort_by("document_id")
+    assert state.published is not None
+    limit, count = state.settings.batch_bytes, state.settings.batch_documents
+    table = published_catalog(state.storage, state.published).columns(["document_id", "size"]).sort_by("document_id")
     wanted = None if document_ids is None else set(document_ids)
     batch: list[str] = []
     held = 0
@@ -24,20 +24,20 @@ def stored_documents(shop: Workshop, document_ids: Iterable[str] | None = None) 
             if wanted is not None and name not in wanted:
                 continue
             if batch and (held + size > limit or len(batch) >= count):
-                yield _entries(shop, batch)
+                yield _entries(state, batch)
                 batch, held = [], 0
             batch.append(name)
             held += size
     if batch:
-        yield _entries(shop, batch)
+        yield _entries(state, batch)
 
 
-def _entries(shop: Workshop, document_ids: list[str]) -> Batch:
+def _entries(state: BuildState, document_ids: list[str]) -> Batch:
     found = []
-    for row in shop.published_rows(document_ids).values():
+    for row in state.published_rows(document_ids).values():
         pending = not row.recipe and bool(row.labels)
         kept = row.labels if pending or row.status in NOT_READ else []  # those of a version that is not stored hold
-        entry = Entry.of(row, sorted({*shop.labels(row.key), *kept}))
+        entry = Entry.of(row, sorted({*state.labels(row.key), *kept}))
         # Parsed by other rules than today's, so the next build from the source has something left to do.
         read = row.status not in NOT_READ and bool(row.document)
         entry.unfinished = pending or (read and row.document != document_key(entry))

@@ -8,8 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.command import SOME_FAILED, STARTED, Config, Index, Json, Quiet, clearly, say, show_result
-from flows.orchestration.temporary_server import keep_apart
 from flows.settings import Settings, load_settings, prepare_llm
+
+Orchestrator = Annotated[
+    str | None,
+    typer.Option(
+        "--orchestrator",
+        help="prefect: run as a Prefect flow; none: run directly; auto (default): prefect if PREFECT_API_URL is set.",
+    ),
+]
 
 
 def register_build_commands(app: typer.Typer) -> None:
@@ -55,6 +62,7 @@ def build_command(
     replay: Annotated[
         Path | None, typer.Option("--replay", help="Build exactly what this kept plan says, or refuse.")
     ] = None,
+    orchestrator: Orchestrator = None,
     quiet: Quiet = False,
 ) -> None:
     """Build the index incrementally: process what changed, pass the gates, publish."""
@@ -69,6 +77,7 @@ def build_command(
         vectors_for=vectors_for or None,
         notes="none" if no_notes else notes,
         notes_limit=notes_limit,
+        orchestrator=orchestrator,
     )
     if settings.notes == "llm":
         prepare_llm()
@@ -81,26 +90,13 @@ def build_command(
         planned = plan_build(settings, Asked(**asked), keep)
         show_result(planned, as_json, lambda: printing.print_plan(planned, settings.exclude))
         return
-    report = _build(settings, quiet=quiet, allow_deletes=allow_deletes, force=force, replay=replay, **asked)
-    _show_report(report, as_json, settings)
-
-
-def _build(settings: Settings, *, quiet: bool, **asked: Any) -> dict[str, Any]:
-    """Return the report of a build; where a look at the source finds nothing to do, the report of that look."""
-    from flows.build.glance import nothing_to_do
-    from flows.context import check_surroundings
-
-    check_surroundings(settings)
-    if asked["replay"] is None:
-        looked = {name: asked[name] for name in ("new_source", "reread", "retry_failed")}
-        unchanged = nothing_to_do(settings, quiet=quiet, started=STARTED, **looked)
-        if unchanged is not None:
-            return unchanged
     from flows.build.build import BuildOptions
-    from flows.build.build import build as run
+    from flows.orchestration.choice import run_build
 
-    keep_apart()
-    return run(settings, BuildOptions(quiet=quiet, started=STARTED, **asked))
+    options = BuildOptions(
+        quiet=quiet, started=STARTED, allow_deletes=allow_deletes, force=force, replay=replay, **asked
+    )
+    _show_report(run_build(settings, options), as_json, settings)
 
 
 @clearly
@@ -113,6 +109,7 @@ def reindex_command(
     force: Annotated[
         bool, typer.Option("--force", help="Publish even if the gate of failures or recall refuses.")
     ] = False,
+    orchestrator: Orchestrator = None,
     quiet: Quiet = False,
     config: Config = None,
     as_json: Json = False,
@@ -121,18 +118,17 @@ def reindex_command(
 
     The source is not read. Readers stay on the old index until the new one is published.
     """
-    settings = load_settings(config, index=index)
+    settings = load_settings(config, index=index, orchestrator=orchestrator)
     if settings.notes == "llm":
         prepare_llm()
     from flows.opening import published
 
     published(settings)
     from flows.build.reindex import ReindexOptions
-    from flows.build.reindex import reindex as run
+    from flows.orchestration.choice import run_reindex
 
-    keep_apart()
     options = ReindexOptions(embedder=embedder, rechunk=rechunk, force=force, quiet=quiet, started=STARTED)
-    report = run(settings, options)
+    report = run_reindex(settings, options)
     for name in ("embedder", *(["ruler"] if rechunk else [])):
         current = getattr(settings, name)
         if name in settings.model_fields_set and current != embedder:

@@ -12,10 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from flows.build.diff import Plan
-from flows.context import Workshop
 from flows.models.vector_cache import PROBES
 from flows.report import BuildReport
+from flows.state import BuildState
 from indexes.rows import EMBEDDED, embedded
 from indexes.vectors import ChunkTable
 from parsers.errors import GateRefused, StoreError
@@ -58,17 +57,20 @@ class Gates:
             raise GateRefused(f"gate {name}: {refusal.message}", remedy, dict(self._report.checks)) from refusal
 
 
-def check_removals(shop: Workshop, plan: Plan) -> str:
+def check_removals(state: BuildState, gone: int, before: int) -> str:
     """Refuse when more documents are gone from the source than the guard allows.
 
     Skipped documents do not count: they are in no index. A refusal shows where the source was read from before.
+
+    Args:
+        gone: documents of this source that are gone.
+        before: documents of it that the index knows.
 
     Raises:
         GateRefused: when all documents are gone, whatever their number; when more than ``removed_most`` of them are;
             or when more than ``removed_count`` and more than ``removed_share`` of them are.
     """
-    guards = shop.settings.guards
-    gone, before = plan.gone, plan.before
+    guards = state.settings.guards
     share = gone / before if before else 0.0
     if gone and gone == before:
         rule = "the guard never allows that all are gone"
@@ -78,23 +80,24 @@ def check_removals(shop: Workshop, plan: Plan) -> str:
         rule = f"the guard allows {guards.removed_count} or {guards.removed_share:.0%}"
     else:
         return f"{gone} of {before} gone"
-    earlier = shop.published.sources.get(plan.source, "") if shop.published is not None else ""
-    place = shop.source.place
+    source = state.resources.source.name
+    earlier = state.published.sources.get(source, "") if state.published is not None else ""
+    place = state.resources.source.place
     where = f"{place}, as before" if earlier == place else f"{place}, and was read from {earlier or '(unknown)'} before"
     raise GateRefused(
-        f"{gone} of {before} documents are gone from the source ({share:.0%}); {rule}. The source {plan.source} is "
+        f"{gone} of {before} documents are gone from the source ({share:.0%}); {rule}. The source {source} is "
         f"read from {where}",
         "Check that this is the right folder. If these documents are meant to go, build with --allow-deletes.",
     )
 
 
-def check_failures(shop: Workshop, listed: int) -> str:
+def check_failures(state: BuildState, listed: int) -> str:
     """Refuse when more documents failed than the guard allows; skipped ones do not count.
 
     Raises:
         GateRefused: when more than ``failed_count`` and more than ``failed_share`` of them did.
     """
-    report, guards = shop.report, shop.settings.guards
+    report, guards = state.report, state.settings.guards
     failed, read = report.documents["failed"], listed - report.documents["skipped"]
     share = failed / read if read else 0.0
     if failed > guards.failed_count and share > guards.failed_share:
@@ -107,22 +110,22 @@ def check_failures(shop: Workshop, listed: int) -> str:
     return f"{failed} of {read} failed"
 
 
-def check_some_text(shop: Workshop) -> str:
+def check_some_text(state: BuildState) -> str:
     """The next revision holds chunks at all.
 
     Raises:
         GateRefused: when it holds none.
     """
-    count = shop.draft.table.count()
+    count = state.draft.table.count()
     if not count:
         raise GateRefused(
-            f"source {shop.source.address}: no document has any text, so the index would be empty",
+            f"source {state.resources.source.address}: no document has any text, so the index would be empty",
             "Look at the reasons (`failures` of --json).",
         )
     return f"{count} chunks"
 
 
-def check_parity(shop: Workshop) -> str:
+def check_parity(state: BuildState) -> str:
     """The runtime proved itself before its first vector; and where vectors are all remembered, the probes by which
     readers prove themselves are there too, or are made now.
 
@@ -130,12 +133,12 @@ def check_parity(shop: Workshop) -> str:
         GateRefused: when the runtime does not make the vectors of the index.
         StoreError: when the probes are gone and this runtime is none that may make them.
     """
-    if shop.draft.vectors and shop.storage.probes(shop.embedder.fingerprint) is None:
-        shop.embedder.load()
-    return shop.parity
+    if state.draft.vectors and state.storage.probes(state.embedder.fingerprint) is None:
+        state.embedder.load()
+    return state.parity
 
 
-def check_vectors(shop: Workshop) -> str:
+def check_vectors(state: BuildState) -> str:
     """Every vector that was written is one, and where vectors were made since this gate last passed, the embedder still
     makes them: some of all rows and some of those that this build wrote are embedded again.
 
@@ -143,19 +146,19 @@ def check_vectors(shop: Workshop) -> str:
         GateRefused: when a vector is not finite or, of a model that normalizes, not of length 1; or one of a few
             stored ones differs from the same text embedded again.
     """
-    if shop.no_vector:
+    if state.invalid_vector:
         raise GateRefused(
-            shop.no_vector, "Nothing was published. If it stays so, look at the embedder with `gristmill parity`."
+            state.invalid_vector, "Nothing was published. If it stays so, look at the embedder with `gristmill parity`."
         )
-    table = shop.draft.table
-    figure = f"{shop.draft.vectors} vectors"
-    if not shop.storage.vectors_doubted:
+    table = state.draft.table
+    figure = f"{state.draft.vectors} vectors"
+    if not state.storage.vectors_doubted:
         return figure
-    probes = sorted({name for _, name in shop.sampled} | set(_standing(table, shop.draft.revision)))
+    probes = sorted({name for _, name in state.sampled} | set(_standing(table, state.draft.revision)))
     if not probes:
         return figure
     try:
-        cosine, worst = _least_cosine(shop, table, probes)
+        cosine, worst = _least_cosine(state, table, probes)
     except StoreError:  # the place failed, not the embedder
         raise
     except Exception as error:  # whatever the runtime raises
@@ -164,13 +167,13 @@ def check_vectors(shop: Workshop) -> str:
             "Nothing was published; what was finished is remembered. Mend the embedder and build again.",
         ) from error
     if not cosine >= LEAST_COSINE:
-        shop.forget_vectors()
+        state.forget_vectors()
         raise GateRefused(
             f"chunk {worst} embedded again has a cosine of {cosine:.4f} with its stored vector; {LEAST_COSINE} is "
             "asked: the embedder does not make what the index holds",
             "Nothing was published, and what this runtime made is forgotten. Look at what changed in it.",
         )
-    shop.storage.trust_vectors()
+    state.storage.trust_vectors()
     return f"{figure}, least cosine {cosine:.4f} of {len(probes)} embedded again"
 
 
@@ -182,9 +185,9 @@ def _standing(table: ChunkTable, revision: int) -> list[str]:
     return [row["chunk_id"] for row in rows if row["provenance"]][:PROBES]
 
 
-def _least_cosine(shop: Workshop, table: ChunkTable, names: list[str]) -> tuple[float, str]:
+def _least_cosine(state: BuildState, table: ChunkTable, names: list[str]) -> tuple[float, str]:
     rows = table.fetch(names, ["chunk_id", *EMBEDDED, "vector"])
-    again = shop.embedder.encode([embedded(row) for row in rows]).vectors
+    again = state.embedder.encode([embedded(row) for row in rows]).vectors
     stored = np.asarray([row["vector"] for row in rows], dtype=np.float32)
     lengths = np.linalg.norm(again, axis=1) * np.linalg.norm(stored, axis=1)
     cosines = (again * stored).sum(axis=1) / lengths

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flows.context import Workshop
 from flows.evaluation.golden_set import GoldenSet, resolve, texts_of
 from flows.evaluation.runs import PUBLISHED, Measured, make_record, measure, published_index
 from flows.models.embedding import open_query_embedder
 from flows.searching import fusion
+from flows.state import BuildState
 from indexes.evaluation.compare import compare
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.metrics import mean
@@ -35,12 +35,12 @@ class RecallGate:
     """Measures the next revision against the published one.
 
     Args:
-        shop: of the build, whose draft is finished.
+        state: of the build, whose draft is finished.
         golden: the golden set.
     """
 
-    def __init__(self, shop: Workshop, golden: Path) -> None:
-        self._shop = shop
+    def __init__(self, state: BuildState, golden: Path) -> None:
+        self._state = state
         self._path = golden
         self._questions = load_golden(golden)
         self._measured: Measured | None = None
@@ -51,7 +51,7 @@ class RecallGate:
         Raises:
             GateRefused: when too many questions are stale, or recall is worse.
         """
-        texts = texts_of(self._shop.storage, self._shop.draft.catalog.rows())
+        texts = texts_of(self._state.storage, self._state.draft.catalog.rows())
         golden = resolve(self._path, self._questions, texts, strict=False)
         if not golden.asked and not golden.stale:
             return "no question has an answer"
@@ -59,7 +59,7 @@ class RecallGate:
             self._measured = self._measure_draft(golden)
         self._check_stale(golden)
         assert self._measured is not None
-        k = self._shop.settings.guards.recall_k
+        k = self._state.settings.guards.recall_k
         now = self._measured.runs[0]
         figure = f"{mean(list(now.recalls(k).values())):.1%} at {k} over {now.n} questions"
         if golden.stale:
@@ -69,29 +69,29 @@ class RecallGate:
     def keep(self, pointer: Pointer) -> None:
         """Keep what was measured, as the record of the revision that was published."""
         if self._measured is not None:
-            index, fingerprints = published_index(self._shop.storage, pointer)
-            rows = list(published_catalog(self._shop.storage, pointer).rows())
-            record = make_record(self._shop.settings, index, fingerprints, rows, self._measured)
-            write_record(self._shop.storage.objects, record)
+            index, fingerprints = published_index(self._state.storage, pointer)
+            rows = list(published_catalog(self._state.storage, pointer).rows())
+            record = make_record(self._state.settings, index, fingerprints, rows, self._measured)
+            write_record(self._state.storage.objects, record)
 
     def _measure_draft(self, golden: GoldenSet) -> Measured:
-        shop = self._shop
-        vectors = self._vectors(golden) if shop.draft.vectors else None
-        lexical = LexicalIndex.open(shop.draft.lexical_folder)
-        return measure(PUBLISHED, shop.draft.table, lexical, golden, vectors, fusion(shop.settings))
+        state = self._state
+        vectors = self._vectors(golden) if state.draft.vectors else None
+        lexical = LexicalIndex.open(state.draft.lexical_folder)
+        return measure(PUBLISHED, state.draft.table, lexical, golden, vectors, fusion(state.settings))
 
     @cached_property
     def _embedded(self) -> dict[str, npt.NDArray[np.float32]]:
         """The vector of each question by today's embedder."""
         texts = [one.question for one in self._questions]
-        return dict(zip(texts, self._shop.embedder.encode(texts, "query").vectors, strict=True))
+        return dict(zip(texts, self._state.embedder.encode(texts, "query").vectors, strict=True))
 
     def _vectors(self, golden: GoldenSet) -> npt.NDArray[np.float32]:
         return np.stack([self._embedded[text] for text in golden.texts])
 
     def _check_stale(self, golden: GoldenSet) -> None:
         total = len(golden.asked) + len(golden.stale)
-        share, allowed = len(golden.stale) / total, self._shop.settings.guards.stale_share
+        share, allowed = len(golden.stale) / total, self._state.settings.guards.stale_share
         if share > allowed:
             name, reason = next(iter(golden.stale.items()))
             raise GateRefused(
@@ -102,10 +102,10 @@ class RecallGate:
 
     def _compared(self, now: Run, answers: Mapping[str, list[str]]) -> str:
         """What is said of the published revision beside the figure."""
-        guards = self._shop.settings.guards
-        if self._shop.published is None:
+        guards = self._state.settings.guards
+        if self._state.published is None:
             return ""
-        before, reason = self._before(self._shop.published)
+        before, reason = self._before(self._state.published)
         if before is None:
             return f"; not compared: {reason}"
         run, earlier = before
@@ -129,30 +129,30 @@ class RecallGate:
 
     def _before(self, pointer: Pointer) -> tuple[tuple[Run, Mapping[str, list[str]]] | None, str]:
         """What readers get from the published revision and the words that answer there, or why that is not known."""
-        shop = self._shop
-        texts = texts_of(shop.storage, published_catalog(shop.storage, pointer).rows())
+        state = self._state
+        texts = texts_of(state.storage, published_catalog(state.storage, pointer).rows())
         golden = resolve(self._path, self._questions, texts, strict=False)
         if not golden.asked:
             return None, "no question resolves in the published revision"
         answers = _answers(golden, texts)
         try:
-            table, lexical = open_stores(shop.storage, pointer)
+            table, lexical = open_stores(state.storage, pointer)
             vectors = None
             if pointer.counts["vectors"]:
-                vectors = (
-                    self._vectors(golden)
-                    if shop.continues
-                    else open_query_embedder(shop.settings, shop.storage, pointer).encode(golden.texts, "query").vectors
-                )
+                if state.continues:
+                    vectors = self._vectors(golden)
+                else:
+                    embedder = open_query_embedder(state.settings, state.storage, pointer)
+                    vectors = embedder.encode(golden.texts, "query").vectors
         except (StoreError, ModelError) as error:
             kept = self._kept(pointer, golden.asked)
             return ((kept, answers), "") if kept else (None, error.message)
-        return (measure(PUBLISHED, table, lexical, golden, vectors, fusion(shop.settings)).runs[0], answers), ""
+        return (measure(PUBLISHED, table, lexical, golden, vectors, fusion(state.settings)).runs[0], answers), ""
 
     def _kept(self, pointer: Pointer, asked: list[Asked]) -> Run | None:
         """The record of a published revision that asked the same, for one that cannot be asked any more."""
         digests = {one.id: one.digest for one in asked}
-        for record in kept_records(self._shop.storage.objects):
+        for record in kept_records(self._state.storage.objects):
             named = [record.index.get(name) for name in ("generation", "revision", "refused")]
             same = {one.id: one.digest for one in record.questions} == digests
             if named == [pointer.generation, pointer.revision, None] and same and record.runs[0].variant == PUBLISHED:
@@ -163,13 +163,13 @@ class RecallGate:
         """Keep what was measured of a build that is refused, and say where."""
         if self._measured is None:
             return ""
-        draft, storage = self._shop.draft, self._shop.storage
+        draft, storage = self._state.draft, self._state.storage
         rows = list(draft.catalog.rows())
         index: dict[str, Any] = {"address": storage.address, "generation": draft.generation, "revision": draft.revision}
         index |= {"refused": True, "documents": len(rows), "chunks": draft.table.count()}
-        fingerprints = {"embedder": f"{self._shop.settings.embedder} {self._shop.embedder.fingerprint}"}
+        fingerprints = {"embedder": f"{self._state.settings.embedder} {self._state.embedder.fingerprint}"}
         record = write_record(
-            storage.objects, make_record(self._shop.settings, index, fingerprints, rows, self._measured)
+            storage.objects, make_record(self._state.settings, index, fingerprints, rows, self._measured)
         )
         return f"; kept as record {record.id}"
 

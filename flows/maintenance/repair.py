@@ -21,10 +21,10 @@ from chunker.chunk import document_id
 from enrich.models.registry import load_registry
 from flows.build import steps
 from flows.build.stored_documents import stored_documents
-from flows.context import Workshop
+from flows.build.writing import write
 from flows.opening import open_storage, published
-from flows.report import BuildReport, Progress
 from flows.settings import Settings
+from flows.state import BuildState
 from indexes.cache import health
 from indexes.catalog import Catalog, Row, stamp
 from indexes.integrity import mending
@@ -99,9 +99,9 @@ def repair_index(settings: Settings, say: _Say) -> dict[str, Any]:
         retention.clear_leftovers(storage)
         for line in [*cache, *(f"revision {number} is damaged, and is given up" for number in given_up)]:
             say(line)
-        shop = Workshop(settings, storage, BuildReport(), Progress(quiet=True), 0.0)
+        state = BuildState(settings, storage)
         verdict = look(storage, pointer, normalized=_normalized(settings, pointer))
-        probes = _renew_probes(shop, pointer, verdict)
+        probes = _renew_probes(state, pointer, verdict)
         if probes:
             verdict = look(storage, pointer, normalized=_normalized(settings, pointer))
         found = _shown(verdict) | {"repaired": False, "removed": 0, "renewed": 0, "probes": probes}
@@ -111,7 +111,7 @@ def repair_index(settings: Settings, say: _Say) -> dict[str, Any]:
         if verdict.damaged and all(key.startswith("files/") for key in verdict.damaged) and _only_files(verdict):
             storage.publish(pointer)  # with a list of its files as they are: their rows are what their digests say
             return found | {"repaired": True, "revision": pointer.revision}
-        lost, renewed, made = _published_anew(shop, pointer, verdict, say)
+        lost, renewed, made = _published_anew(state, pointer, verdict, say)
         found["revisions_given_up"] = sorted({*given_up, *mending.mend_records(storage, made)})
         health.record(storage.objects)
         return found | {"repaired": True, "removed": lost, "renewed": renewed, "revision": made.revision}
@@ -122,44 +122,44 @@ def _only_files(verdict: Verdict) -> bool:
     return len(faults) == 1
 
 
-def _published_anew(shop: Workshop, pointer: Pointer, verdict: Verdict, say: _Say) -> tuple[int, int, Pointer]:
+def _published_anew(state: BuildState, pointer: Pointer, verdict: Verdict, say: _Say) -> tuple[int, int, Pointer]:
     """Set rows and catalog right and publish them; how many documents were lost, how many made again."""
-    if not shop.same_model:
+    if not state.same_model:
         raise UsageError(
-            f"the index is made with {pointer.embedder}, the settings name {shop.settings.embedder}",
+            f"the index is made with {pointer.embedder}, the settings name {state.settings.embedder}",
             "Repair it with the settings that it was built with.",
         )
     if {"chunks", "documents"} <= set(verdict.lost):
         raise StoreError(
-            f"index {shop.storage.address}: neither the rows nor the catalog of revision {pointer.revision} can be "
+            f"index {state.storage.address}: neither the rows nor the catalog of revision {pointer.revision} can be "
             f"read: {', '.join(verdict.damaged[:3])}",
             "Build anew: remove `generations`, `revisions`, `files` and `pointer.json` below the index and keep "
             "`memory`, then run `gristmill build`: nothing that is cached is computed again.",
         )
     if verdict.lost or any(".lance/" in key for key in verdict.damaged):
-        shop = Workshop(shop.settings, shop.storage, shop.report, shop.progress, 0.0, anew=True)
+        state = BuildState(state.settings, state.storage, state.report, state.progress, anew=True)
     say(f"Repairing {len(verdict.documents)} documents; deleting rows of {len(verdict.strangers)} unknown documents")
     try:
-        lost, renewed = _rebuilt(shop, pointer, verdict) if shop.anew else _renew(shop, verdict)
-        return lost, renewed, _publish(shop, pointer)
+        lost, renewed = _rebuilt(state, pointer, verdict) if state.anew else _renew(state, verdict)
+        return lost, renewed, _publish(state, pointer)
     finally:
-        shop.close()
+        state.close()
 
 
-def _rebuilt(shop: Workshop, pointer: Pointer, verdict: Verdict) -> tuple[int, int]:
+def _rebuilt(state: BuildState, pointer: Pointer, verdict: Verdict) -> tuple[int, int]:
     """Write a new generation from what can be read of the published one, and from the cache."""
-    tables = shop.storage.tables(pointer.generation)
+    tables = state.storage.tables(pointer.generation)
     wrong = {*verdict.documents, *verdict.strangers}
     if "documents" in verdict.lost:
         table = ChunkTable.open(tables, pointer.chunks_version)
-        shop.draft.append(_without(table, wrong))
-        shop.draft.catalog.put(_catalog_of(table, pointer))
-        return 0, len(shop.draft.catalog)
+        state.draft.append(_without(table, wrong))
+        state.draft.catalog.put(_catalog_of(table, pointer))
+        return 0, len(state.draft.catalog)
     catalog = Catalog(tables, pointer.documents_version)
     everything = "chunks" in verdict.lost
-    forgotten = set(verdict.forgotten) if not everything else _forgotten(shop, catalog)
+    forgotten = set(verdict.forgotten) if not everything else _forgotten(state, catalog)
     if not everything:
-        shop.draft.append(_without(ChunkTable.open(tables, pointer.chunks_version), wrong))
+        state.draft.append(_without(ChunkTable.open(tables, pointer.chunks_version), wrong))
     again: list[str] = []
     lost = 0
     waiting: list[Row] = []
@@ -171,10 +171,10 @@ def _rebuilt(shop: Workshop, pointer: Pointer, verdict: Verdict) -> tuple[int, i
             lost += redone
             waiting.append(_lost(row) if redone else row)
         if len(waiting) >= _AT_ONCE:
-            shop.draft.catalog.put(waiting)
+            state.draft.catalog.put(waiting)
             waiting = []
-    shop.draft.catalog.put(waiting)
-    _from_cache(shop, again)
+    state.draft.catalog.put(waiting)
+    _from_cache(state, again)
     return lost, len(again)
 
 
@@ -209,17 +209,17 @@ def _catalog_of(table: ChunkTable, pointer: Pointer) -> Iterator[Row]:
         )
 
 
-def _forgotten(shop: Workshop, catalog: Catalog) -> set[str]:
+def _forgotten(state: BuildState, catalog: Catalog) -> set[str]:
     """Documents of a catalog that the cache does not hold."""
     found: set[str] = set()
     for batch in catalog.columns(["document_id", "document"]).to_batches(_AT_ONCE):
         pairs = list(zip(batch["document_id"].to_pylist(), batch["document"].to_pylist(), strict=True))
-        known = shop.documents.known(key for _, key in pairs if key)
+        known = state.caches.documents.known(key for _, key in pairs if key)
         found.update(name for name, key in pairs if key and key not in known)
     return found
 
 
-def _renew_probes(shop: Workshop, pointer: Pointer, verdict: Verdict) -> bool:
+def _renew_probes(state: BuildState, pointer: Pointer, verdict: Verdict) -> bool:
     """Make the probes again where they are missing or broken: by the model's own runtime, where the one at hand made
     vectors of the index and agrees with it.
 
@@ -229,33 +229,33 @@ def _renew_probes(shop: Workshop, pointer: Pointer, verdict: Verdict) -> bool:
         StoreError: when the runtime at hand made no vectors of the index.
     """
     damaged = any(key.startswith("probes/") for key in verdict.damaged)
-    if not (damaged or unprovable(shop.storage, pointer)) or not shop.continues:
+    if not (damaged or unprovable(state.storage, pointer)) or not state.continues:
         return False
-    shop.storage.drop_probes(pointer.embedder_fingerprint)
-    shop.embedder.load()
+    state.storage.drop_probes(pointer.embedder_fingerprint)
+    state.embedder.load()
     return True
 
 
-def _renew(shop: Workshop, verdict: Verdict) -> tuple[int, int]:
+def _renew(state: BuildState, verdict: Verdict) -> tuple[int, int]:
     """Make the rows of broken documents again; returns how many could not be and how many were."""
-    shop.draft.rewrite_lexical()
-    shop.draft.table.delete_documents([*verdict.documents, *verdict.strangers])
+    state.draft.rewrite_lexical()
+    state.draft.table.delete_documents([*verdict.documents, *verdict.strangers])
     forgotten = set(verdict.forgotten)
     lost = [name for name in verdict.documents if name in forgotten]
-    shop.draft.catalog.put(_lost(row) for row in shop.published_rows(lost).values())
+    state.draft.catalog.put(_lost(row) for row in state.published_rows(lost).values())
     renewed = [name for name in verdict.documents if name not in forgotten]
-    _from_cache(shop, renewed)
+    _from_cache(state, renewed)
     return len(lost), len(renewed)
 
 
-def _from_cache(shop: Workshop, documents: Iterable[str]) -> None:
+def _from_cache(state: BuildState, documents: Iterable[str]) -> None:
     """Make the rows of documents from the cache."""
     wanted = list(documents)
-    for batch in stored_documents(shop, wanted) if wanted else []:
-        steps.chunk(shop, batch)
-        steps.note(shop, batch)
-        steps.embed(shop, batch)
-        steps.write(shop, batch)
+    for batch in stored_documents(state, wanted) if wanted else []:
+        steps.chunk(state, batch)
+        steps.note(state, batch)
+        steps.embed(state, batch)
+        write(state, batch)
 
 
 def _lost(row: Row) -> Row:
@@ -272,12 +272,12 @@ def _lost(row: Row) -> Row:
     )
 
 
-def _publish(shop: Workshop, like: Pointer) -> Pointer:
+def _publish(state: BuildState, like: Pointer) -> Pointer:
     """Finish the draft, check it, and publish it with what is said of another revision."""
-    draft = shop.draft
+    draft = state.draft
     draft.compare_everything()
     draft.finish()
-    runtimes = shop.runtimes()
+    runtimes = state.runtimes()
     checks = {"stores": draft.check_stores(), "fingerprint": draft.check_fingerprint(runtimes)}
     return draft.publish(
         sources=like.sources, runtimes=runtimes, checks=checks, made_by="repair", held=like.held, rates=like.rates

@@ -85,7 +85,6 @@ def child(work: Path, documents: int, builds: int) -> None:
     sys.path[:0] = [str(TESTS.parent), str(TESTS)]
     import pytest
     from fakes import install_letters
-    from prefect import Task
 
     from flows.build import build
     from flows.settings import load_settings
@@ -96,15 +95,11 @@ def child(work: Path, documents: int, builds: int) -> None:
         toml, folder = install_letters(work / "models", patch)
         flags = {"source": str(work / "docs"), "index": str(work / "index"), "embedder": "letters", "ruler": "letters"}
         flags |= {"model_files": [toml], "models_dir": folder, "cache_dir": str(work / "cache"), "note_reserve": "8"}
-        patch.setattr(build, "show_gates", lambda shop: None)  # an artifact of Prefect's
-        for name, value in list(vars(build).items()):
-            if isinstance(value, Task):
-                patch.setattr(build, name, value.fn)
         for turn in range(builds + 1):
             if turn:
                 write(work, turn * 7919 % documents, f"turn{turn}")
             before, io = files(work / "index"), written()
-            report = build.build.fn(load_settings(**flags), build.BuildOptions(quiet=True))
+            report = build.build(load_settings(**flags), build.BuildOptions(quiet=True))
             done, after = written() - io, files(work / "index")
             new = sum(size for key, size in after.items() if key not in before)
             chunks = report["chunks"]["total"]

@@ -1,0 +1,48 @@
+"""Whether a build runs as a Prefect flow or by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows.build.build import BuildOptions
+from flows.build.reindex import ReindexOptions
+from flows.settings import Settings, has_prefect_api
+from parsers.errors import UsageError
+
+
+def uses_prefect(settings: Settings) -> bool:
+    """Return whether builds run as Prefect flows.
+
+    Raises:
+        UsageError: when the settings ask for Prefect, and no Prefect API is configured.
+    """
+    if settings.orchestrator == "prefect" and not has_prefect_api():
+        raise UsageError(
+            "orchestrator prefect: no Prefect API is configured",
+            "Start one with `prefect server start`, then set PREFECT_API_URL=http://127.0.0.1:4200/api.",
+        )
+    return settings.orchestrator == "prefect" or (settings.orchestrator == "auto" and has_prefect_api())
+
+
+def run_build(settings: Settings, options: BuildOptions) -> dict[str, Any]:
+    """Build, as the setting ``orchestrator`` says; see :func:`flows.build.build.build`."""
+    if uses_prefect(settings):
+        from flows.orchestration import prefect_flows
+
+        timed = prefect_flows.build.with_options(timeout_seconds=settings.timeout_seconds)
+        return timed(settings, options)
+    from flows.build.build import build
+
+    return build(settings, options)
+
+
+def run_reindex(settings: Settings, options: ReindexOptions) -> dict[str, Any]:
+    """Swap the model, as the setting ``orchestrator`` says; see :func:`flows.build.reindex.reindex`."""
+    if uses_prefect(settings):
+        from flows.orchestration import prefect_flows
+
+        timed = prefect_flows.reindex.with_options(timeout_seconds=settings.timeout_seconds)
+        return timed(settings, options)
+    from flows.build.reindex import reindex
+
+    return reindex(settings, options)
