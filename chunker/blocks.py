@@ -69,7 +69,7 @@ class Region:
 
 
 def regions(document: Document, kept: Kept, title: str) -> Iterator[Region]:
-    """The document's regions in reading order.
+    """Yield the document's regions in reading order.
 
     Args:
         kept: its kept text, which the units are of.
@@ -91,7 +91,7 @@ def regions(document: Document, kept: Kept, title: str) -> Iterator[Region]:
 
 
 def pieces(text: str, unit: Unit) -> Iterator[Span]:
-    """Where a unit may be cut at first: sentences of prose, rows of a table, blank lines in code."""
+    """Yield where a unit may be cut at first: sentences of prose, rows of a table, blank lines in code."""
     if unit.kind == "heading":
         yield unit.start, unit.end
     elif unit.kind == "table":
@@ -103,12 +103,12 @@ def pieces(text: str, unit: Unit) -> Iterator[Span]:
 
 
 def lines(text: str, span: Span) -> Iterator[Span]:
-    """Where a piece that is alone over the budget is cut next: its lines."""
+    """Return where a piece that is alone over the budget is cut next: its lines."""
     return _split_at(_LINE_ENDS, text, *span)
 
 
 def _split_at(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[Span]:
-    """What stands between the matches, each with the match behind it; blank parts are dropped."""
+    """Yield the text between the matches, each with the match behind it; drop blank parts."""
     begin, found = start, False
     for match in pattern.finditer(text, start, end):
         if match.end() < end and not text[begin : match.end()].isspace():
@@ -122,7 +122,7 @@ def _split_at(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iter
 
 
 def _section_of_each(nodes: tuple[Node, ...]) -> list[int]:
-    """The innermost section around each node, or the node itself where it is a section."""
+    """Return the innermost section around each node, or the node itself where it is a section."""
     owners: list[int] = []
     for index, node in enumerate(nodes):
         owners.append(index if node.kind == "section" else (owners[node.parent] if node.parent != ROOT else ROOT))
@@ -143,7 +143,10 @@ def _path(nodes: tuple[Node, ...], section: int, title: str) -> tuple[str, ...]:
 
 
 def _paragraphs(text: str, node: Node, start: int, end: int) -> list[Span]:
-    """A paragraph; or its lines, where most of it stands in lines that nobody wrapped: each is a paragraph then."""
+    """Return a paragraph.
+
+    Or its lines, where most of it stands in lines that nobody wrapped: each is a paragraph then.
+    """
     if node.kind != "paragraph" or "\n" not in text[start:end]:
         return [(start, end)]
     lines = [(a, a + len(text[a:b].rstrip())) for a, b in _split_at(_LINE_ENDS, text, start, end)]

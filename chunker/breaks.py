@@ -31,7 +31,7 @@ _FLAG_LETTERS: Final = ("\U0001f1e6", "\U0001f1ff")
 
 
 def cut_before(text: str, start: int, fits: int) -> int:
-    """The best place for a cut in ``(start, fits]``."""
+    """Return the best place for a cut in ``(start, fits]``."""
     half = start + (fits - start) // 2
     spaced = 0
     for position in range(fits, half, -1):
@@ -59,7 +59,7 @@ def _between_syllables(text: str, position: int) -> bool:
 
 
 def is_boundary(text: str, start: int, position: int) -> bool:
-    """Whether no grapheme cluster reaches over a place, seen from ``start`` or a little before the place."""
+    """Return whether no grapheme cluster reaches over a place, seen from ``start`` or a little before the place."""
     if position >= len(text):
         return True
     if text[position - 1].isascii() and text[position].isascii():

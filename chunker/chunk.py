@@ -74,13 +74,13 @@ _REFERENCES: Final = "references "
 
 
 def gaps_in(remarks: str) -> tuple[tuple[int, int], ...]:
-    """The gaps of a chunk, from its remarks."""
+    """Return the gaps of a chunk, from its remarks."""
     pairs = (gap.split("-") for gap in _part(remarks, _LEFT_OUT))
     return tuple((int(start), int(end)) for start, end in pairs)
 
 
 def indexed_text(text: str, remarks: str) -> str:
-    """The text of a row as it is indexed, see :attr:`Chunk.indexed`.
+    """Return the text of a row as it is indexed, see :attr:`Chunk.indexed`.
 
     Args:
         remarks: of its chunk, see :attr:`Chunk.remarks`.
@@ -89,7 +89,7 @@ def indexed_text(text: str, remarks: str) -> str:
 
 
 def _part(remarks: str, name: str) -> list[str]:
-    """What a part of some remarks lists."""
+    """Return the text that each remark lists."""
     return next((part.removeprefix(name).split() for part in remarks.split("; ") if part.startswith(name)), [])
 
 
@@ -105,12 +105,12 @@ def _indexed(text: str, gaps: Sequence[tuple[int, int]], references: Sequence[in
 
 
 def document_id(source: str, key: str) -> str:
-    """The id of a document: 32 hexadecimal digits from the source's configured name and the object's key."""
+    """Return the id of a document: 32 hexadecimal digits from the source's configured name and the object's key."""
     return _digest("document", source, key)
 
 
 def chunk_ids(document: str, chunks: Sequence[Chunk]) -> list[str]:
-    """Ids of one document's chunks, in order: 32 hexadecimal digits each.
+    """Return ids of one document's chunks, in order: 32 hexadecimal digits each.
 
     Args:
         document: the document's id.
@@ -128,18 +128,18 @@ PATH_SEPARATOR = " › "
 
 
 def prefix(note: str, chunk: Chunk) -> str:
-    """What stands before a chunk's text in its embedded text: note, printed heading path, repeated table header."""
+    """Return the head of the embedded text: note, printed heading path, repeated table header."""
     parts = [note.strip(), PATH_SEPARATOR.join(chunk.printed_path), chunk.header]
     return "".join(f"{part}\n" for part in parts if part)
 
 
 def locator(key: str, chunk: Chunk) -> str:
-    """The citation a person would write: the work's own, else the base name of the document's key and where in it."""
+    """Return the citation of a chunk: the work's own, else the base name of the key and the place in it."""
     return chunk.citation or PATH_SEPARATOR.join(part for part in (key.rsplit("/", 1)[-1], chunk.place) if part)
 
 
 def embedded_text(note: str, chunk: Chunk) -> str:
-    """The text that goes to the embedder, to BM25 and to a reranker."""
+    """Return the text that goes to the embedder, to BM25 and to a reranker."""
     return prefix(note, chunk) + chunk.indexed
 
 

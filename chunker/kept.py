@@ -67,7 +67,7 @@ class Kept:
         self.text: Final = "".join([*pieces, source[position:]]) if self._gaps else source
 
     def leaves(self) -> Iterator[Leaf]:
-        """The parts that stay, in reading order; those that only left-out parts divide are one."""
+        """Yield the parts that stay, in reading order; those that only left-out parts divide are one."""
         nodes = self._document.nodes
         last: Leaf | None = None
         crossed = False  # whether something left out stands behind the last part
@@ -100,7 +100,7 @@ class Kept:
         return tuple((a - begin, b - begin) for a, b in self._gaps[low:high] if a not in self._meant)
 
     def references(self, start: int, end: int) -> tuple[int, ...]:
-        """The references between two places of the kept text, from the first one's place in the document."""
+        """Return the references between two places of the kept text, from the first one's place in the document."""
         if not self._meant:
             return ()
         low, high = bisect_right(self._places, start), bisect_right(self._places, end)
@@ -151,13 +151,13 @@ class Kept:
         self._apart = [gaps[start][1] for start, _ in self._gaps]
 
     def _inside(self, extent: Span) -> Span:
-        """A part that stays, in the kept text."""
+        """Return a part that stays, in the kept text."""
         start, end = extent
         first, last = self._before(start), self._before(end)
         return first, max(first, last)
 
     def _before(self, position: int) -> int:
-        """How much of the kept text stands before a place of the document."""
+        """Return how much of the kept text stands before a place of the document."""
         gap = bisect_right(self._gaps, (position, 0)) - 1
         if gap >= 0 and self._gaps[gap][1] > position:
             return self._places[gap]
@@ -172,7 +172,7 @@ class Kept:
 
 
 def _with_space(text: str, start: int, end: int) -> Span:
-    """A left-out part with the white space on the side with fewer line ends, where there is some on both sides."""
+    """Return a left-out part with the white space on its side with fewer line ends."""
     above, below = text[max(0, start - _LONGEST_SPACE) : start], text[end : end + _LONGEST_SPACE]
     above, below = above[len(above.rstrip()) :], below[: len(below) - len(below.lstrip())]
     if not above or not below:

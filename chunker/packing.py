@@ -112,7 +112,7 @@ class Packer:
         self._now = Pack(first)
 
     def packs(self) -> Iterator[Pack]:
-        """The packs in reading order, each with the tokens of its text."""
+        """Yield the packs in reading order, each with the tokens of its text."""
         for index, unit in enumerate(self._units):
             measure = self._measured(unit)
             total = measure.total if measure else _UNMEASURED
@@ -132,14 +132,17 @@ class Packer:
             yield from self._finish()
 
     def _measured(self, unit: Unit) -> Measure | None:
-        """The tokens of a unit; None for one that is over the bound in characters and has to be cut anyway."""
+        """Return the tokens of a unit; None for one that is over the bound in characters and has to be cut anyway."""
         return self._measure(unit.start, unit.end) if unit.end - unit.start <= self._most else None
 
     def _measure(self, start: int, end: int) -> Measure:
         return self._ruler.measure(self._text[start:end])
 
     def _spans(self, start: int, end: int) -> bool:
-        """Whether a chunk to ``end`` is within the bound in characters; ``start`` begins it where there is none yet."""
+        """Return whether a chunk to ``end`` is within the bound in characters.
+
+        ``start`` begins it where there is none yet.
+        """
         return end - (self._now.atoms[0].start if self._now.atoms else start) <= self._most
 
     def _fits(self, tokens: int, end: int) -> bool:
@@ -153,7 +156,7 @@ class Packer:
             now.drop_first()
 
     def _enough(self) -> bool:
-        """Whether the chunk may end here: it is well filled, and not with headings alone."""
+        """Return whether the chunk may end here: it is well filled, and not with headings alone."""
         now = self._now
         return now.tokens >= FILL * now.budget and any(self._units[atom.unit].kind != "heading" for atom in now.atoms)
 
@@ -193,7 +196,7 @@ class Packer:
         return self._ruler.count(self._text[pack.atoms[0].start : pack.atoms[-1].end].rstrip())
 
     def header(self, atom: Atom) -> str:
-        """The header that rows of a split table need, unless it would take half of the budget."""
+        """Return the header that rows of a split table need, unless it would take half of the budget."""
         unit = self._units[atom.unit]
         if not unit.header or len(unit.header) * 2 > self._most or atom.start < unit.rows[unit.header_rows - 1][1]:
             return ""
@@ -215,7 +218,7 @@ class Packer:
         return tail
 
     def _from_the_end(self, pack: Pack) -> Iterator[Atom]:
-        """The sentences of a pack from the last one back to what is no prose, or is cut within a sentence."""
+        """Yield the sentences of a pack from the last one back to what is no prose, or is cut within a sentence."""
         for atom in reversed(pack.atoms):
             unit = self._units[atom.unit]
             if unit.kind in _NO_PROSE or atom.cut:
@@ -227,7 +230,7 @@ class Packer:
                 yield Atom(start, end, self._ruler.count(self._text[start:end]), atom.unit)
 
     def _atoms(self, index: int, unit: Unit, measure: Measure | None) -> Iterator[Atom]:
-        """A unit's sentences, rows, lines or forced pieces of them, each at most the least budget."""
+        """Yield a unit's sentences, rows, lines or forced pieces of them, each at most the least budget."""
         over = measure is None or measure.total > self._rest
         parted = unit.kind if unit.kind in ("table", "code", "markup") and over else ""
         for start, end, count, exact in self._counted(unit, measure):
@@ -237,7 +240,7 @@ class Packer:
                 yield from self._reduced(index, unit, (start, end))
 
     def _counted(self, unit: Unit, measure: Measure | None) -> Iterator[tuple[int, int, int, bool]]:
-        """The pieces of a unit with their tokens, and whether those are exact."""
+        """Yield the pieces of a unit with their tokens, and whether those are exact."""
         if measure is not None:
             spans = list(pieces(self._text, unit))
             counts = measure.parts([0, *(start - unit.start for start, _ in spans[1:]), unit.end - unit.start])
@@ -249,7 +252,7 @@ class Packer:
             yield start, end, own.total if own else _UNMEASURED, own is not None and own.exact
 
     def _reduced(self, index: int, unit: Unit, span: Span) -> Iterator[Atom]:
-        """An atom over the budget as its lines, and those over the budget as forced pieces."""
+        """Yield an atom over the budget as its lines, and those over the budget as forced pieces."""
         name = {"code": "code", "table": "row", "heading": "heading", "markup": "markup"}.get(unit.kind, "sentence")
         for start, end in lines(self._text, span) if unit.kind != "heading" else [span]:
             measure = self._measure(start, end) if end - start <= self._most else None
@@ -271,7 +274,7 @@ class Packer:
             start = cut
 
     def _reach(self, start: int, end: int, look: int) -> int:
-        """How far the least budget reaches from a place on; ``look`` characters are tried first."""
+        """Return how far the least budget reaches from a place on; ``look`` characters are tried first."""
         while True:
             look = min(look, self._most, SLAB)
             stop = min(end, start + look)
@@ -281,7 +284,10 @@ class Packer:
             look *= 2
 
     def _halves(self, atom: Atom) -> list[Atom]:
-        """An atom that has more tokens by itself than beside its neighbours, in two; empty if it is one character."""
+        """Return an atom that has more tokens by itself than beside its neighbours, in two.
+
+        Empty if it is one character.
+        """
         cut = cut_before(self._text, atom.start, atom.start + max(1, (atom.end - atom.start) // 2))
         if not atom.start < cut < atom.end:
             return []
@@ -293,5 +299,5 @@ class Packer:
 
 
 def _apart(text: str, position: int) -> bool:
-    """Whether white space stands at a cut, so that the words on both sides are tokenized as if uncut."""
+    """Return whether white space stands at a cut, so that the words on both sides are tokenized as if uncut."""
     return position in (0, len(text)) or text[position - 1].isspace() or text[position].isspace()

@@ -52,7 +52,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def iterate_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The sentences between two places of a text, one at a time."""
+    """Yield the sentences between two places of a text, one at a time."""
     begin = position = start  # where the sentence that is not ended yet begins, and the next window
     small = _without_capitals(text, start, end)
     while position < end:
@@ -71,13 +71,13 @@ def iterate_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, in
 
 
 def _next_window(text: str, low: int, high: int) -> int:
-    """Where to begin within a long sentence: behind white space if there is any."""
+    """Return where to begin within a long sentence: behind white space if there is any."""
     blank = _BLANK.search(text, low, high - 1)
     return blank.end() if blank else low
 
 
 def _without_capitals(text: str, start: int, end: int) -> bool:
-    """Whether a text has letters and no capitals, so that a small letter begins a sentence too."""
+    """Return whether a text has letters and no capitals, so that a small letter begins a sentence too."""
     cased = False
     for low in range(start, end, WINDOW):
         part = text[low : min(end, low + WINDOW)]
@@ -113,7 +113,7 @@ def _cut_further(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int
 
 
 def _joined(text: str, before: tuple[int, int], start: int, *, small: bool) -> bool:
-    """Whether what begins at ``start`` still belongs to the sentence before it."""
+    """Return whether what begins at ``start`` still belongs to the sentence before it."""
     tail = text[max(before[0], before[1] - 40) : before[1]]
     said = tail.rstrip()
     if len(tail) > len(said) + 1 and "\n\n" in tail[len(said) :]:

@@ -53,7 +53,7 @@ class ChunkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fingerprint(ruler: Ruler, settings: ChunkerSettings) -> str:
-    """What decides the chunker's output besides the document and its title."""
+    """Return the digest of everything that decides the cuts besides the document and its title."""
     sentences = f"sentencex={version('sentencex')}:regex={version('regex')}"
     own = f"{settings.note_reserve}:{settings.overlap}:{settings.path_share}:{CHARACTERS}:{MOST_LEFT_OUT}:{WINDOW}"
     return f"chunker:{VERSION}:{sentences}:{ruler.fingerprint}:{own}"
@@ -73,7 +73,7 @@ def split(document: Document, title: str, ruler: Ruler, settings: ChunkerSetting
 
 
 def cut(document: Document, title: str, ruler: Ruler, settings: ChunkerSettings) -> Iterator[Chunk]:
-    """The chunks of :func:`split`, one at a time: what is held besides the document does not grow with it."""
+    """Yield the chunks of :func:`split`, one at a time: what is held besides the document does not grow with it."""
     kept = Kept(document)
     cutter = _Cutter(document.text, kept, ruler, settings, titled=bool(document.title))
     last: _Piece | None = None  # held back for headings that may stand below it
@@ -90,7 +90,10 @@ def cut(document: Document, title: str, ruler: Ruler, settings: ChunkerSettings)
 
 
 def _with_bodies(found: Iterator[Region]) -> Iterator[Region]:
-    """The regions, headings without a body put to the region below; those with nothing below come by themselves."""
+    """Yield the regions, headings without a body put to the region below.
+
+    Those with nothing below come by themselves.
+    """
     waiting: Region | None = None
     for region in found:
         bare = region.only_headings
@@ -126,11 +129,11 @@ class _Cutter:
         self._line = (-1, 0, 0)  # of a node that begins at the first, line ends up to the second are the third
 
     def cut(self, region: Region) -> Iterator[_Piece]:
-        """The chunks of one region."""
+        """Yield the chunks of one region."""
         headings = [index for index, unit in enumerate(region.units) if unit.kind == "heading"]
 
         def printed(first: int, last: int) -> tuple[str, ...]:
-            """The printed heading path of a chunk with the units from ``first`` to ``last``."""
+            """Return the printed heading path of a chunk with the units from ``first`` to ``last``."""
             inside = headings[bisect_left(headings, first) : bisect_right(headings, last)]
             return self._printed(region.path, frozenset(region.units[index].node.title for index in inside))
 
@@ -159,7 +162,7 @@ class _Cutter:
                     yield self._piece(region, part, shown, span)
 
     def join(self, piece: _Piece, headings: Region) -> _Piece | None:
-        """The chunk with headings that stand below it, or None where they do not fit."""
+        """Return the chunk with headings that stand below it, or None where they do not fit."""
         start, end = piece.start, headings.units[-1].end
         if end - start > self._most or len(self._kept.divided(start, end)) > 1:
             return None
@@ -178,7 +181,7 @@ class _Cutter:
         return _Piece(start, chunk)
 
     def _part(self, pack: Pack, span: Span, packer: Packer) -> Pack | None:
-        """What of a pack stands in a span of the kept text; None where that is blank."""
+        """Return the part of a pack within a span of the kept text; None where it is blank."""
         text = self._kept.text[slice(*span)]
         start, end = span[0] + len(text) - len(text.lstrip()), span[0] + len(text.rstrip())
         atoms = [replace(atom) for atom in pack.atoms if atom.start < end and atom.end > start]
@@ -217,7 +220,7 @@ class _Cutter:
         return _Piece(first, chunk)
 
     def _place(self, path: tuple[str, ...], units: list[Unit], start: int) -> str:
-        """Where a chunk stands, as a citation names it: headings, then page, slide, cells or line."""
+        """Return where a chunk stands, as a citation names it: headings, then page, slide, cells or line."""
         return PATH_SEPARATOR.join([*path[1:], *self._position(units, start, in_section=len(path) > 1)])
 
     def _position(self, units: list[Unit], start: int, *, in_section: bool) -> Iterator[str]:
@@ -246,7 +249,7 @@ class _Cutter:
         return self._room - path - (self._count(header) if header else 0)
 
     def _printed(self, path: tuple[str, ...], inside: frozenset[str | None]) -> tuple[str, ...]:
-        """The titles to print: those not in the chunk, at most the path's share, middle titles dropped first."""
+        """Return the titles to print: those not in the chunk, at most the path's share, middle titles dropped first."""
         if (path, inside) not in self._paths:
             self._paths[path, inside] = self._shortened([title for title in path if title not in inside])
         return self._paths[path, inside]
@@ -276,7 +279,7 @@ class _Cutter:
 
 
 def _citation(work: str, refs: list[str]) -> str:
-    """A work and where in it: ``Caesar, Gallic War 4.25-26``, ``Grote, History of Greece, ch. 55``."""
+    """Return a work and where in it: ``Caesar, Gallic War 4.25-26``, ``Grote, History of Greece, ch. 55``."""
     if not work or not refs:
         return ""
     first, last = refs[0], refs[-1]

@@ -48,7 +48,7 @@ class Measure(Protocol):
     """Whether a part that is cut out at white space has as many by itself."""
 
     def parts(self, cuts: Sequence[int]) -> list[int]:
-        """How many there are from each of some places to the next, in code points; the last is the end."""
+        """Return how many there are from each of some places to the next, in code points; the last is the end."""
 
 
 class Ruler:
@@ -76,17 +76,17 @@ class Ruler:
         self.fingerprint = f"{hashlib.sha256(data).hexdigest()[:16]}:{limit}:{special}:{prefix}"
 
     def count(self, text: str) -> int:
-        """Tokens of a text, without special tokens."""
+        """Return tokens of a text, without special tokens."""
         if not self.additive or _ODD.search(text):
             return sum(self._count_slab(text[start:end]) for start, end in _slabs(text))
         return sum(self._count_words(text[start:end].split()) for start, end in _slabs(text))
 
     def measure(self, text: str) -> Measure:
-        """The tokens of a text that may have to be cut."""
+        """Return the tokens of a text that may have to be cut."""
         return _Encoded(self, text) if not self.additive or _ODD.search(text) else _Counted(self, text)
 
     def starts(self, text: str) -> list[int]:
-        """Where each token of a text of at most a slab begins; an unknown stretch has one for each piece."""
+        """Return where each token of a text of at most a slab begins; an unknown stretch has one for each piece."""
         encoding = self.encode(text)
         starts: list[int] = []
         for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
@@ -97,12 +97,12 @@ class Ruler:
         return starts
 
     def reach(self, text: str, tokens: int) -> int:
-        """Where in a text of at most a slab the token begins that follows so many; its end where none does."""
+        """Return where in a text of at most a slab the token begins that follows so many; its end where none does."""
         starts = self.starts(text)
         return starts[tokens] if tokens < len(starts) else len(text)
 
     def encode(self, text: str) -> Encoding:
-        """The tokens of a text of at most a slab, as the tokenizer gives them."""
+        """Return the tokens of a text of at most a slab, as the tokenizer gives them."""
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def _count_slab(self, text: str) -> int:
@@ -111,7 +111,7 @@ class Ruler:
         return len(encoding) if known else len(self.starts(text))
 
     def _unknown_id(self, model: Mapping[str, Any]) -> int | None:
-        """The id of the unknown token; None where the tokenizer knows everything."""
+        """Return the id of the unknown token; None where the tokenizer knows everything."""
         token = model.get("unk_token")
         found = self._tokenizer.token_to_id(token) if token is not None else model.get("unk_id")
         return int(found) if found is not None else None
@@ -124,7 +124,7 @@ class Ruler:
             return self._count_new(words)
 
     def _count_new(self, words: list[str]) -> int:
-        """Tokens of words of which some are new, all of these counted in one call."""
+        """Return tokens of words of which some are new, all of these counted in one call."""
         if len(self._words) > _REMEMBERED:
             self._words = {}
         known = self._words
@@ -137,7 +137,7 @@ class Ruler:
         return sum(map(known.__getitem__, short)) + sum(map(self._count_slab, long))
 
     def _each(self, words: list[str]) -> Iterator[tuple[str, int]]:
-        """Each word with its tokens."""
+        """Return each word with its tokens."""
         joined = " ".join(words)
         ends: list[int] = []
         for word in words:
@@ -177,7 +177,7 @@ class _Encoded:
 
 
 def _is_additive(tokenizer: Any) -> bool:
-    """Whether words between white space are tokenized each by itself, so that a sum over parts is exact."""
+    """Return whether words between white space are tokenized each by itself, so that a sum over parts is exact."""
     words = ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")
     normalizers = ("BertNormalizer", "Lowercase", "StripAccents", "NFC", "NFKC", "NFD", "NFKD")
     pre_tokenizer, normalizer = tokenizer.get("pre_tokenizer") or {}, tokenizer.get("normalizer") or {}

@@ -12,7 +12,7 @@ _log_callback: Any = None  # llama.cpp calls it until the process ends, so it mu
 
 
 def quiet_library() -> Any:
-    """The module ``llama_cpp``.
+    """Return the module ``llama_cpp``.
 
     Raises:
         ImportError: when it is not installed.
@@ -32,5 +32,5 @@ def quiet_library() -> Any:
 
 
 def last_words() -> str:
-    """What llama.cpp last logged as an error, in parentheses; empty where it logged none."""
+    """Return the last error that llama.cpp logged, in parentheses; empty where it logged none."""
     return f" ({_said[-1]})" if _said else ""

@@ -17,7 +17,7 @@ from parsers.registry import read
 
 
 def inspect_file(file: Path, settings: Settings) -> dict[str, Any]:
-    """A file's document tree and its chunks, as ``gristmill inspect --json`` prints them.
+    """Return a file's document tree and its chunks, as ``gristmill inspect --json`` prints them.
 
     Raises:
         SourceError: when the file cannot be read at all.

@@ -1,8 +1,10 @@
 """Ctrl-C, SIGTERM and SIGHUP: they end the command, and a build that was told to stop publishes nothing.
 
-Kept here: an interrupt is noted before it is raised. For what a handler raises can be lost: Python drops it where a
-finalizer or a callback from C runs, and a library that meets it may answer with an error of its own, which then looks
-like one of the document at hand. Whoever works on asks :func:`check` before keeping anything.
+Invariants:
+- An interrupt is noted before it is raised.
+- For what a handler raises can be lost: Python drops it where a finalizer or a callback from C runs, and a library
+  that meets it may answer with an error of its own, which then looks like one of the document at hand.
+- Whoever works on asks :func:`check` before keeping anything.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def noted() -> Iterator[None]:
 
 
 def told() -> bool:
-    """Whether this process was ever told to stop: an error that follows comes of that."""
+    """Return whether this process was ever told to stop: an error that follows comes of that."""
     return _told.is_set()
 
 

@@ -34,12 +34,12 @@ def naming_the_place(
 
 
 def open_storage(settings: Settings) -> Storage:
-    """The index's place."""
+    """Return the index's place."""
     return Storage(settings.index, settings.cache_dir)
 
 
 def published(settings: Settings) -> tuple[Storage, Pointer]:
-    """The index and what it has published.
+    """Return the index and what it has published.
 
     Raises:
         StoreError: when it has published nothing.
@@ -55,7 +55,7 @@ def published(settings: Settings) -> tuple[Storage, Pointer]:
 
 
 def following(settings: Settings, pointer: Pointer | None) -> Settings:
-    """The settings, with the embedder and the ruler of the published index where they name none."""
+    """Return the settings, with the embedder and the ruler of the published index where they name none."""
     if pointer is None:
         return settings
     own = {"embedder": pointer.embedder, "ruler": pointer.ruler}

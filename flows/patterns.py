@@ -13,11 +13,11 @@ from unicodedata import normalize
 
 
 def key_matches(key: str, pattern: str) -> bool:
-    """Whether a key matches a glob; ``*`` also matches ``/``, and letter case counts."""
+    """Return whether a key matches a glob; ``*`` also matches ``/``, and letter case counts."""
     key, pattern = normalize("NFC", key), normalize("NFC", pattern)
     return fnmatchcase(key, pattern) or ("[" in pattern and fnmatchcase(key, pattern.replace("[", "[[]")))
 
 
 def key_begins(key: str, prefix: str) -> bool:
-    """Whether a key begins with a text, in which no sign is special."""
+    """Return whether a key begins with a text, in which no sign is special."""
     return normalize("NFC", key).startswith(normalize("NFC", prefix))

@@ -47,7 +47,7 @@ class SkippedType(msgspec.Struct, frozen=True):
 
 
 def skipped_types(failures: Iterable[Failure]) -> list[SkippedType]:
-    """The skipped documents among these by type, the commonest first."""
+    """Return the skipped documents among these by type, the commonest first."""
     keys: dict[str, list[str]] = {}
     for one in failures:
         if one.status == "skipped":
@@ -61,12 +61,12 @@ def skipped_types(failures: Iterable[Failure]) -> list[SkippedType]:
 
 
 def exclude_line(patterns: Iterable[str]) -> str:
-    """The line of the settings file that leaves these patterns out."""
+    """Return the line of the settings file that leaves these patterns out."""
     return f"exclude = {json.dumps(list(dict.fromkeys(patterns)), ensure_ascii=False)}"
 
 
 def _literally(name: str) -> str:
-    """A pattern that matches a name alone."""
+    """Return a pattern that matches a name alone."""
     return re.sub(r"[*?[]", r"[\g<0>]", name)
 
 
@@ -147,7 +147,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
 
     def as_json(self) -> dict[str, Any]:
-        """The report in builtin types: documents in the order of their keys, seconds to the millisecond."""
+        """Return the report in builtin types: documents in the order of their keys, seconds to the millisecond."""
         self.failures.sort(key=lambda one: one.key)
         self.skipped = skipped_types(self.failures)
         self.unknown.sort(key=lambda one: one.key)
@@ -262,5 +262,5 @@ class Progress:
 
 
 def _megabytes(value: float) -> str:
-    """A number with two digits that say something, so that little is not shown as nothing."""
+    """Return a number with two digits that say something, so that little is not shown as nothing."""
     return f"{value:,.1f}" if value >= 0.95 else f"{value:.2g}" if value >= 0.001 else f"{value:.4f}"

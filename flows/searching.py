@@ -26,7 +26,7 @@ from parsers.errors import UsageError
 
 @naming_the_place
 def open_searcher(settings: Settings, mode: Mode) -> Searcher:
-    """The published revision, ready for questions; the embedder is opened only where the mode needs it.
+    """Return the published revision, ready for questions; the embedder is opened only where the mode needs it.
 
     Raises:
         StoreError: when nothing is published or a part of it is missing.
@@ -37,7 +37,7 @@ def open_searcher(settings: Settings, mode: Mode) -> Searcher:
 
 
 def open_reader(settings: Settings, mode: Mode = "hybrid", *, look_every: float = LOOK_EVERY) -> Reader:
-    """The published index, followed from revision to revision: what a service holds.
+    """Return the published index, followed from revision to revision: what a service holds.
 
     Args:
         look_every: seconds between two looks at the pointer.
@@ -68,7 +68,7 @@ def _searcher(settings: Settings, storage: Storage, pointer: Pointer, mode: Mode
 
 
 def labels_of(storage: Storage, pointer: Pointer) -> set[str]:
-    """The labels of all documents of a published revision."""
+    """Return the labels of all documents of a published revision."""
     column = published_catalog(storage, pointer).columns(["labels"])["labels"]
     return set(pc.list_flatten(column).to_pylist())
 
@@ -87,7 +87,7 @@ def check_always(settings: Settings, storage: Storage, pointer: Pointer, lexical
 def answer_query(
     settings: Settings, query: str, mode: Mode, k: int, filters: list[str], started: float, *, expand: bool = False
 ) -> dict[str, Any]:
-    """The answer to one question, as ``gristmill search --json`` prints it.
+    """Return the answer to one question, as ``gristmill search --json`` prints it.
 
     Args:
         filters: expressions such as ``label=public``, all of which hold, beside those that the settings always apply.
@@ -122,7 +122,7 @@ def _sections(storage: Storage, pointer: Pointer, hits: list[Hit]) -> list[Any]:
 
 
 def fusion(settings: Settings) -> Fusion:
-    """How the settings fuse the channels."""
+    """Return how the settings fuse the channels."""
     weights = Weights(
         identifiers=settings.bm25_identifiers,
         headings=settings.bm25_headings,

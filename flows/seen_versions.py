@@ -44,7 +44,7 @@ class SeenVersions:
                 file.writelines(msgspec.json.encode(one) + b"\n" for one in seen)
 
     def batches(self) -> Iterator[dict[str, SeenVersion]]:
-        """All of them by document id, some at a time."""
+        """Yield all of them by document id, some at a time."""
         if self._path is None or not self._path.exists():
             return
         decode = msgspec.json.Decoder(SeenVersion).decode

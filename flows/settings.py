@@ -53,7 +53,7 @@ class LabelRule(BaseModel):
         return self
 
     def applies(self, key: str) -> bool:
-        """Whether a document of this key gets the labels."""
+        """Return whether a document of this key gets the labels."""
         return key_begins(key, self.prefix) if self.prefix else key_matches(key, self.match)
 
     def __str__(self) -> str:
@@ -194,7 +194,7 @@ class Settings(BaseSettings):
         return timedelta(hours=self.grace_hours)
 
     def embeds(self, key: str) -> bool:
-        """Whether a document gets vectors."""
+        """Return whether a document gets vectors."""
         return "*" in self.vectors_for or any(key_matches(key, pattern) for pattern in self.vectors_for)
 
     @classmethod
@@ -206,12 +206,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags over variables over the file."""
+        """Order the sources of settings: flags, then variables, then the file."""
         return init_settings, env_settings
 
 
 def load_settings(file: Path | None = None, **flags: Any) -> Settings:
-    """The settings in force.
+    """Return the settings in force.
 
     Args:
         file: a settings file; ``gristmill.toml`` in the working folder by default, where there is one.
@@ -266,7 +266,7 @@ def prepare_environment() -> None:
 
 
 def llm_key() -> str:
-    """The key for the LLM's server; a secret, so it is no setting."""
+    """Return the key for the LLM's server; a secret, so it is no setting."""
     return os.environ.get("GRISTMILL_LLM_KEY", "")
 
 

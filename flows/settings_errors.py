@@ -19,7 +19,7 @@ OTHERS: Final = frozenset({"GRISTMILL_LLM_KEY", "GRISTMILL_SHARED", "GRISTMILL_S
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The values of a settings file; none where it is missing.
+    """Return the values of a settings file; none where it is missing.
 
     Raises:
         UsageError: when it cannot be read or is no TOML.
@@ -40,7 +40,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def unknown_variables(model: type[BaseModel], environment: Iterable[str]) -> Iterator[str]:
-    """What is wrong with each variable that begins as ours do and names no setting."""
+    """Yield a problem for each variable that has our prefix and names no setting."""
     known = list(_variables(model, PREFIX))
     for variable in sorted(environment):
         upper = variable.upper()
@@ -49,7 +49,7 @@ def unknown_variables(model: type[BaseModel], environment: Iterable[str]) -> Ite
 
 
 def describe(model: type[BaseModel], error: Mapping[str, Any]) -> str:
-    """One error of pydantic's in words."""
+    """Return one error of pydantic's in words."""
     place: Sequence[int | str] = error["loc"]
     if error["type"] != "extra_forbidden":
         return f"{'.'.join(map(str, place))}: {error['msg']}"
@@ -59,7 +59,7 @@ def describe(model: type[BaseModel], error: Mapping[str, Any]) -> str:
 
 
 def not_json(environment: Mapping[str, str], field: str) -> str:
-    """What is wrong with the variable of a list or table whose value is no JSON."""
+    """Return the problem of a variable whose list or table is not JSON."""
     variable = next(
         (name for name in environment if name.upper() == f"{PREFIX}{field.upper()}"), PREFIX + field.upper()
     )
@@ -68,7 +68,7 @@ def not_json(environment: Mapping[str, str], field: str) -> str:
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
-    """The end of a message on an unknown name."""
+    """Return the end of a message on an unknown name."""
     close = get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(sorted(known))}"
 
@@ -89,7 +89,7 @@ def _model_at(model: type[BaseModel], above: Sequence[int | str]) -> type[BaseMo
 
 
 def _tables(annotation: Any) -> type[BaseModel] | None:
-    """The model of a setting's table, or of each table of a list of them."""
+    """Return the model of a setting's table, or of each table of a list of them."""
     for one in (annotation, *get_args(annotation)):
         if isinstance(one, type) and issubclass(one, BaseModel):
             return one

@@ -31,7 +31,7 @@ WAITING: Final = 2_000  # rows that wait for one write: each makes a version and
 
 
 def status_of_today(status: str) -> str:
-    """A document's status by its present name: ``skipped`` was called ``unsupported`` once."""
+    """Return a document's status by its present name: ``skipped`` was called ``unsupported`` once."""
     return "skipped" if status == "unsupported" else status
 
 
@@ -113,7 +113,7 @@ SCHEMA: Final = pa.schema(
 
 
 def stamp(chunk_ids: Sequence[str], row_digests: Sequence[str]) -> str:
-    """A digest of (chunk id, row digest) pairs that does not depend on their order; stamps add up.
+    """Return a digest of (chunk id, row digest) pairs that does not depend on their order; stamps add up.
 
     It tells stores apart that differ by accident, and is no defence against forgery.
 
@@ -132,7 +132,7 @@ def stamp(chunk_ids: Sequence[str], row_digests: Sequence[str]) -> str:
 
 
 def stamp_sum(stamps: Sequence[str]) -> str:
-    """The stamp of all the pairs behind several stamps."""
+    """Return the stamp of all the pairs behind several stamps."""
     if not stamps:
         return "0" * 32
     first, second = _words(stamps).sum(axis=0, dtype=np.uint64).tolist()
@@ -140,7 +140,7 @@ def stamp_sum(stamps: Sequence[str]) -> str:
 
 
 def stamp_difference(whole: str, part: str) -> str:
-    """The stamp of the pairs behind one stamp without those behind another."""
+    """Return the stamp of the pairs behind one stamp without those behind another."""
     pair = _words([whole, part])
     first, second = (pair[0] - pair[1]).tolist()
     return f"{first:016x}{second:016x}"
@@ -162,7 +162,7 @@ class Totals(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, rows: pa.Table) -> Totals:
-        """The figures of some rows, of which the columns ``FIGURES`` are read."""
+        """Return the figures of some rows, of which the columns ``FIGURES`` are read."""
         return cls(
             documents=len(rows),
             chunks=int(pc.sum(pc.list_value_length(rows["chunk_ids"])).as_py() or 0),
@@ -220,14 +220,14 @@ class Catalog:
         self._table.restore(version)
 
     def rows(self) -> Iterator[Row]:
-        """All rows, in no particular order."""
+        """Yield all rows, in no particular order."""
         self._flush()
         for batch in self._table.scan(SCHEMA.names, batch_size=1_024):
             for values in batch.to_pylist():
                 yield msgspec.convert(values, Row)
 
     def columns(self, names: Sequence[str], source: str | None = None) -> pa.Table:
-        """Some columns of all rows, or of those of one source, in no particular order."""
+        """Return some columns of all rows, or of those of one source, in no particular order."""
         self._flush()
         wanted = list(dict.fromkeys([*names, "source"]))
         shape = pa.schema([SCHEMA.field(name) for name in wanted])
@@ -237,7 +237,7 @@ class Catalog:
         return table.select(list(names))
 
     def statuses(self) -> dict[str, int]:
-        """How many documents have each status."""
+        """Return how many documents have each status."""
         self._flush()
         counts: Counter[str] = Counter()
         for batch in self._table.scan(["status"]):
@@ -248,20 +248,20 @@ class Catalog:
         return dict(sorted(found.items()))
 
     def troubled(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Some columns, the status among them, of the documents whose status is not ``ok``."""
+        """Yield some columns, the status among them, of the documents whose status is not ``ok``."""
         self._flush()
         for batch in self._table.scan(list(dict.fromkeys([*names, "status"])), "status != 'ok'", 1_024):
             for values in batch.to_pylist():
                 yield values | {"status": status_of_today(values["status"])}
 
     def totals(self) -> Totals:
-        """The catalog in figures, from all its rows."""
+        """Return the catalog in figures, from all its rows."""
         self._flush()
         parts = (Totals.of(pa.Table.from_batches([batch])) for batch in self._table.scan(FIGURES))
         return sum(parts, Totals())
 
     def named(self, document_ids: Iterable[str]) -> dict[str, Row]:
-        """Those of these documents that are there, by id."""
+        """Return those of these documents that are there, by id."""
         self._flush()
         found: dict[str, Row] = {}
         for part in self._table.select("document_id", document_ids, SCHEMA.names):
@@ -269,7 +269,7 @@ class Catalog:
         return found
 
     def columns_of(self, document_ids: Iterable[str], names: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of those of these documents that are there, some documents at a time."""
+        """Return some columns of those of these documents that are there, some documents at a time."""
         self._flush()
         return self._table.select("document_id", document_ids, names)
 

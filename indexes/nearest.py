@@ -86,6 +86,6 @@ class Nearest:
 
 
 def _lengths(rows: Matrix) -> Matrix:
-    """The length of each row; summed row by row, so that none depends on its neighbours."""
+    """Return the length of each row; summed row by row, so that none depends on its neighbours."""
     found: Matrix = np.sqrt(np.add.reduce(rows * rows, axis=1))
     return found

@@ -1,9 +1,11 @@
 """A row of the index: one chunk with everything that a reader sees of it.
 
-Kept here: the embedded text of a row is ``prefix`` and ``text`` without what is left out within it; a row's digest
-covers every column that a reader sees and whether the row has a vector, but neither the vector's numbers nor the
-runtime that made them, in an encoding that no two different rows share; a row names its vector's provenance if and
-only if it has a vector; and hits stand in one order everywhere: falling score, then chunk id.
+Invariants:
+- The embedded text of a row is ``prefix`` and ``text`` without what is left out within it.
+- A row's digest covers every column that a reader sees and whether the row has a vector, but neither the vector's
+  numbers nor the runtime that made them, in an encoding that no two different rows share.
+- A row names its vector's provenance if and only if it has a vector.
+- Hits stand in one order everywhere: falling score, then chunk id.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ EMBEDDED: Final = ("prefix", "text", "cut")  # the columns that an embedded text
 
 
 def embedded(row: Mapping[str, Any]) -> str:
-    """The embedded text of a row that holds at least the columns ``EMBEDDED``."""
+    """Return the embedded text of a row that holds at least the columns ``EMBEDDED``."""
     return str(row["prefix"] + indexed_text(row["text"], row["cut"]))
 
 
@@ -114,7 +116,7 @@ def document_rows(
     unknown_tokens: Sequence[int],
     labels: Sequence[str],
 ) -> list[Row]:
-    """The rows of one document.
+    """Return the rows of one document.
 
     Args:
         chunks: all chunks of the document, in reading order.
@@ -160,7 +162,7 @@ def row_digest(row: Row, *, has_vector: bool) -> str:
 
 
 def to_table(rows: Sequence[Row], vectors: Sequence[Vector | None], dimension: int) -> pa.Table:
-    """Rows and their vectors as a table of :func:`schema`.
+    """Return rows and their vectors as a table of :func:`schema`.
 
     Args:
         vectors: one for each row; None for a row that is found by BM25 alone.
@@ -201,7 +203,7 @@ def check(table: pa.Table, dimension: int) -> None:
 
 
 def no_vector(rows: pa.Table | pa.RecordBatch, *, normalized: bool) -> list[tuple[str, str]]:
-    """Those of these rows whose vector is none, as (chunk id, what is wrong with it).
+    """Return those of these rows whose vector is none, as (chunk id, what is wrong with it).
 
     Args:
         rows: with the columns chunk_id, provenance and vector.
@@ -239,7 +241,7 @@ Place = TypeVar("Place")
 def best(
     ask: Callable[[int], list[tuple[float, Place]]], names: Callable[[list[Place]], list[str]], k: int
 ) -> list[tuple[str, float]]:
-    """The ``k`` best hits by falling score, those of equal score by rising chunk id.
+    """Return the ``k`` best hits by falling score, those of equal score by rising chunk id.
 
     An index breaks ties by where rows happen to lie, so it is asked deeper until every hit with the score of the
     ``k``-th is among the answers, or ``TIES`` more than ``k`` are.

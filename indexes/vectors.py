@@ -93,7 +93,7 @@ class ChunkTable:
         return int(self._table.schema.field("vector").type.list_size)
 
     def checkout(self, version: int) -> ChunkTable:
-        """A view of a version, for reading alone.
+        """Return a view of a version, for reading alone.
 
         Raises:
             StoreError: when there is no such version, as after a pruning.
@@ -116,11 +116,11 @@ class ChunkTable:
             return self._table.restore(version)
 
     def count(self) -> int:
-        """How many rows there are."""
+        """Return how many rows there are."""
         return self._table.count()
 
     def count_vectors(self) -> int:
-        """How many rows have a vector."""
+        """Return how many rows have a vector."""
         # Looking for null vectors reads every one of them: 400 ms for 110,000 rows, against 10 by provenance.
         return self._table.count("provenance != ''")
 
@@ -177,20 +177,20 @@ class ChunkTable:
         return found
 
     def columns_of(self, document_ids: Iterable[str], columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of the rows of these documents, some documents at a time."""
+        """Yield these columns of the rows of these documents, some documents at a time."""
         ids = list(document_ids)
         rows.check_ids(ids)
         with _store("read the table"):
             yield from self._table.select("document_id", ids, columns)
 
     def of_documents(self, document_ids: Iterable[str]) -> pa.Table:
-        """The rows of these documents with all columns, vectors too."""
+        """Return the rows of these documents with all columns, vectors too."""
         shape = rows.schema(self.dimension)
         parts = (part.cast(shape) for part in self.columns_of(document_ids, shape.names))
         return pa.concat_tables([shape.empty_table(), *parts])
 
     def take(self, offsets: Sequence[int], columns: Sequence[str]) -> list[dict[str, Any]]:
-        """These columns of the rows at these places, from 0 to :meth:`count`, in the table's own order."""
+        """Return these columns of the rows at these places, from 0 to :meth:`count`, in the table's own order."""
         with _store("read the table"):
             found: list[dict[str, Any]] = self._table.raw.take_offsets(list(offsets)).select(list(columns)).to_list()
         return found
@@ -198,7 +198,7 @@ class ChunkTable:
     def rows(
         self, columns: Sequence[str], batch_size: int = 1_024, where: str | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """These columns of all rows, or of those for which a condition holds, a batch at a time.
+        """Yield these columns of all rows, or of those for which a condition holds, a batch at a time.
 
         Args:
             batch_size: rows in a batch at most.
@@ -208,7 +208,7 @@ class ChunkTable:
             yield from self._table.scan(columns, where, batch_size)
 
     def fetch(self, chunk_ids: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
-        """These columns of these rows, in the order asked.
+        """Return these columns of these rows, in the order asked.
 
         Raises:
             StoreError: when one of them is not there.
@@ -230,7 +230,7 @@ class ChunkTable:
     def dense(
         self, vector: npt.NDArray[np.float32], k: int, where: str | None = None, *, exact: bool = False
     ) -> list[tuple[str, float]]:
-        """The ``k`` rows whose vectors lie nearest, as (chunk id, cosine), equal cosines by rising chunk id.
+        """Return the ``k`` rows whose vectors lie nearest, as (chunk id, cosine), equal cosines by rising chunk id.
 
         Args:
             vector: shape (dimension,).
@@ -257,7 +257,7 @@ class ChunkTable:
     def nearest(
         self, vectors: npt.NDArray[np.float32], k: int, where: str | None = None
     ) -> list[list[tuple[str, float]]]:
-        """What :meth:`dense` gives for each of several vectors, exactly, from one scan of the table for all of them.
+        """Run an exact :meth:`dense` for several vectors in one scan of the table.
 
         Cosines are those of :mod:`indexes.nearest`; LanceDB's may differ in the last digits.
 
@@ -309,7 +309,10 @@ class ChunkTable:
             return self._table.prune(kept, files, folder)
 
     def uncovered(self) -> int:
-        """How many rows the vector index does not cover; they are searched one by one. 0 where there is no index."""
+        """Return how many rows the vector index does not cover.
+
+        They are searched one by one. 0 where there is no index.
+        """
         with _store("look at the table's indexes"):
             table = self._table.raw
             found = [index.name for index in table.list_indices() if index.columns == ["vector"]]
@@ -321,7 +324,7 @@ class ChunkTable:
             raise ValueError(f"expected {self.dimension} finite numbers, not all zero, got shape {vector.shape}")
 
     def _present(self, ids: Sequence[str]) -> set[str]:
-        """Which of these chunk ids are there.
+        """Return which of these chunk ids are there.
 
         By a scan of the column: an index that had lost rows would hide them here and leave their ids twice.
         """

@@ -56,7 +56,7 @@ class Blob(NamedTuple):
 
 
 def find_blobs(text: str) -> list[Blob]:
-    """The blobs of a text in reading order, without overlap."""
+    """Return the blobs of a text in reading order, without overlap."""
     found = sorted([*_data_uris(text), *_base64(text), *_wrapped(text), *_source_maps(text)])
     apart: list[Blob] = []
     for blob in found:
@@ -66,7 +66,7 @@ def find_blobs(text: str) -> list[Blob]:
 
 
 def leave_blobs_out(text: str, nodes: Sequence[Node]) -> tuple[list[Node], str]:
-    """The nodes with each blob as a part of its own, left out of the index, and how many characters those hold.
+    """Return the nodes with each blob as a part of its own, left out of the index, and how many characters those hold.
 
     Args:
         nodes: a document's tree; parts that are left out already stay as they are.
@@ -102,7 +102,7 @@ def leave_blobs_out(text: str, nodes: Sequence[Node]) -> tuple[list[Node], str]:
 
 
 def _parted(text: str, node: Node, blobs: Sequence[Blob]) -> Iterator[Node]:
-    """A leaf as what stands around its blobs, and the blobs."""
+    """Yield a leaf as what stands around its blobs, and the blobs."""
     low, high = node.extent
     bounds = [(max(low, blob.start), min(high, blob.end), blob.name) for blob in blobs]
     starts, ends = [low, *(end for _, end, _ in bounds)], [*(start for start, _, _ in bounds), high]
@@ -172,7 +172,7 @@ def _source_maps(text: str) -> Iterator[Blob]:
 
 
 def _mixed(text: str, start: int, end: int) -> bool:
-    """Whether a run mixes its characters as base64 does."""
+    """Return whether a run mixes its characters as base64 does."""
     middle = max(start, (start + end - _SAMPLE) // 2)
     spans = [(start, end)] if end - start <= 3 * _SAMPLE else [(a, a + _SAMPLE) for a in (start, middle, end - _SAMPLE)]
     run = "".join(text[a:b] for a, b in spans).rstrip("=")
@@ -197,7 +197,7 @@ def _kind(character: str) -> str:
 
 
 def _with_marks(text: str, blob: Blob) -> Blob:
-    """A blob with the brackets or quotes that enclose it."""
+    """Return a blob with the brackets or quotes that enclose it."""
     before, behind = text[blob.start - 1 : blob.start], text[blob.end : blob.end + 1]
     if before in _TOUCHING and before:
         closes = behind == _TOUCHING[before]

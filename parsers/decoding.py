@@ -197,22 +197,22 @@ def _tidied(text: str, encoding: str, problem: str = "") -> Decoded:
 
 
 def html_charset(data: bytes) -> str | None:
-    """The encoding that an HTML file declares in its first 2,048 bytes, if any."""
+    """Return the encoding that an HTML file declares in its first 2,048 bytes, if any."""
     return _first(data[:2048], _META) or xml_charset(data)
 
 
 def xml_charset(data: bytes) -> str | None:
-    """The encoding that an XML declaration names, if any."""
+    """Return the encoding that an XML declaration names, if any."""
     return _first(data[:400], _XML)
 
 
 def source_charset(data: bytes) -> str | None:
-    """The encoding that source code names in its first two lines (PEP 263 and editors' marks), if any."""
+    """Return the encoding that source code names in its first two lines (PEP 263 and editors' marks), if any."""
     return _first(data[:400], _SOURCE)
 
 
 def bom(data: bytes) -> str | None:
-    """The encoding that a byte order mark names, if there is one."""
+    """Return the encoding that a byte order mark names, if there is one."""
     return next((encoding for mark, encoding in _BOMS if data.startswith(mark)), None)
 
 
@@ -275,7 +275,7 @@ def _marked(data: bytes) -> _Found | None:
 
 
 def _proven(data: bytes, declared: str | None) -> _Found | None:
-    """Encodings that prove themselves: UTF-16 by its NULs, ISO-2022 by its escapes, UTF-8 by its form."""
+    """Try encodings that prove themselves: UTF-16 by NULs, ISO-2022 by escapes, UTF-8 by form."""
     if b"\0" in data:
         encoding = utf16_without_mark(data)
         text = _strict(data, encoding) if encoding else None
@@ -320,7 +320,7 @@ def _detected(data: bytes) -> _Found | None:
 
 
 def _sample(data: bytes) -> bytes:
-    """Bytes beyond ASCII with what stands around them."""
+    """Return bytes beyond ASCII with what stands around them."""
     pieces: list[bytes] = []
     room, position = _SAMPLE, 0
     while room > 0 and (found := _HIGH.search(data, position)):
@@ -346,7 +346,7 @@ def _candidates(head: bytes, sample: bytes) -> Iterator[str]:
 
 
 def _odd_case(text: str) -> bool:
-    """Whether capitals stand behind small letters more often than writing allows."""
+    """Return whether capitals stand behind small letters more often than writing allows."""
     return len(_CAPITAL_INSIDE.findall(text)) * 100 > len(text)
 
 
@@ -359,7 +359,7 @@ def _ebcdic(head: bytes) -> list[str]:
 
 
 def _fit(text: str, alphabets: tuple[str, ...]) -> float:
-    """How much of the characters beyond ASCII one of the alphabets and the common marks explain, from 0 to 1.
+    """Return how much of the characters beyond ASCII one of the alphabets and the common marks explain, from 0 to 1.
 
     The alphabets taken together count a little too, for files in several languages.
     """

@@ -137,12 +137,12 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return below
 
     def encode(self) -> bytes:
-        """The document as canonical JSON: equal documents give equal bytes."""
+        """Return the document as canonical JSON: equal documents give equal bytes."""
         return _ENCODER.encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> Document:
-        """The document that :meth:`encode` wrote.
+        """Return the document that :meth:`encode` wrote.
 
         Raises:
             msgspec.MsgspecError: when the bytes are no document.
@@ -356,7 +356,7 @@ def left_out(document: Document) -> list[str | None]:
 
 
 def has_text(document: Document) -> bool:
-    """Whether any character that can be seen stands outside the left-out parts; a zero-width space cannot."""
+    """Return whether any character that can be seen stands outside the left-out parts; a zero-width space cannot."""
     reasons = left_out(document)
     return any(
         reasons[index] is None and _shows(document.text[slice(*document.nodes[index].extent)])
@@ -429,7 +429,10 @@ def _grow_to_cover(text: str, nodes: list[Node]) -> list[Node]:
 
 
 def _opening(nodes: list[Node], index: int, position: int, low: int) -> int:
-    """Where the outermost container that begins between ``position`` and the leaf begins; ``low`` if none does."""
+    """Return where the outermost container that begins between ``position`` and the leaf begins.
+
+    ``low`` if none does.
+    """
     first = low
     parent = nodes[index].parent
     while parent != ROOT and nodes[parent].extent[0] >= position:

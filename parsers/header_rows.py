@@ -1,6 +1,7 @@
 """Whether the first row of a table heads it, where the file does not say.
 
-Kept here: a row heads a table where it names, in words, a column that holds figures and nothing else.
+Invariants:
+- A row heads a table where it names, in words, a column that holds figures and nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _FIGURE: Final = re.compile(r"[^\w]*\d[\d.,:%/\s\u2212-]*[^\w]*\w{0,3}")  # 83,8
 
 
 def names_columns(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first of some rows, each a sequence of cells, names a column of figures."""
+    """Return whether the first of some rows, each a sequence of cells, names a column of figures."""
     if len(rows) < 2:
         return False
     body = rows[1:]

@@ -66,12 +66,12 @@ NOTHING: Final = Stated((), "")
 
 
 def denied(why: str) -> Stated:
-    """What a document states whose labels cannot be read."""
+    """Return the labels of a document whose own labels cannot be read."""
     return Stated((UNREADABLE,), f"its labels cannot be read, so only a filter that names {UNREADABLE} shows it: {why}")
 
 
 def is_reserved(label: str) -> bool:
-    """Whether a label is, or looks like, one that only this program gives."""
+    """Return whether a label is, or looks like, one that only this program gives."""
     return "".join(_folded(label).split()).startswith(RESERVED)
 
 
@@ -101,13 +101,13 @@ def fault(label: str) -> str:
 
 
 def from_text(text: str) -> Stated:
-    """The labels in one string, with commas between them; none in a blank one."""
+    """Return the labels in one string, with commas between them; none in a blank one."""
     found = list(filter(None, (part.strip() for part in text.split(","))))
     return _checked(found) if found or not text.strip() else denied("it holds only commas")
 
 
 def from_values(values: Iterable[object]) -> Stated:
-    """The labels in a list, each a string."""
+    """Return the labels in a list, each a string."""
     found = []
     for value in values:
         if not isinstance(value, str):
@@ -117,7 +117,7 @@ def from_values(values: Iterable[object]) -> Stated:
 
 
 def from_yaml(block: str) -> Stated:
-    """The labels in a block of YAML, malformed or not."""
+    """Return the labels in a block of YAML, malformed or not."""
     try:
         root = yaml.compose(block, Loader=_LOADER)
     except (yaml.YAMLError, RecursionError, ValueError):
@@ -137,7 +137,7 @@ def from_yaml(block: str) -> Stated:
 
 
 def from_toml(block: str) -> Stated:
-    """The labels in a block of TOML, malformed or not."""
+    """Return the labels in a block of TOML, malformed or not."""
     try:
         fields = tomllib.loads(block)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -157,7 +157,7 @@ def from_toml(block: str) -> Stated:
 
 
 def from_head(text: str, start: int = 0) -> Stated:
-    """What a text states, from a place on, in what was meant as front matter and is none: nothing, or it denies.
+    """Return the labels in text that was meant as front matter and is not: none, or the denying label.
 
     That is a block that does not begin on the first line, is not closed, is no list of fields, has lost the fence that
     opens it, or stands behind another block.
@@ -178,7 +178,7 @@ def from_head(text: str, start: int = 0) -> Stated:
 
 
 def from_meta(source: str, contents: Sequence[str | None]) -> Stated:
-    """The labels in the ``meta`` elements of a page.
+    """Return the labels in the ``meta`` elements of a page.
 
     Args:
         source: the page as it is written.
@@ -201,7 +201,7 @@ def _checked(found: Sequence[str]) -> Stated:
 
 
 def _from_node(node: Any) -> Stated:
-    """The labels in the value of a YAML field."""
+    """Return the labels in the value of a YAML field."""
     if isinstance(node, yaml.ScalarNode):
         return denied(why) if (why := _no_text(node)) else from_text(node.value)
     if not isinstance(node, yaml.SequenceNode) or node.tag != "tag:yaml.org,2002:seq":
@@ -231,7 +231,7 @@ def _no_text(node: Any) -> str:
 
 
 def _from_lines(block: str) -> Stated:
-    """The labels in a block that is not valid YAML: of the field's own lines, where they are valid by themselves."""
+    """Return the labels in a block of invalid YAML, from the field's own lines where they are valid."""
     if not _mentions(block):
         return NOTHING
     lines = block.split("\n")
@@ -249,7 +249,7 @@ def _from_lines(block: str) -> Stated:
 
 
 def _block(lines: Sequence[str]) -> Iterator[str]:
-    """The lines of an open block, to the fence that closes it or to where no field can follow."""
+    """Yield the lines of an open block, to the fence that closes it or to where no field can follow."""
     blank = False
     for line in lines:
         if _CLOSED.match(line) or (blank and line.strip() and not _FIELD_LIKE.match(line)):
@@ -259,7 +259,7 @@ def _block(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _until_fence(lines: Sequence[str]) -> str:
-    """Lines of fields at the top that only a fence below makes a block; empty where they are none."""
+    """Return lines of fields at the top that only a fence below makes a block; empty where they are none."""
     head: list[str] = []
     for line in lines:
         if _CLOSED.match(line) or (_FENCE.match(line) and not _WORD.search(line)):
@@ -271,12 +271,12 @@ def _until_fence(lines: Sequence[str]) -> str:
 
 
 def _mentions(block: str) -> bool:
-    """Whether the name of the field stands where a field's name can stand."""
+    """Return whether the name of the field stands where a field's name can stand."""
     return bool(_MENTION.search(_folded(block)))
 
 
 def _names_labels(name: str) -> bool:
-    """Whether a name is the field's, but for letter case, blanks and signs."""
+    """Return whether a name is the field's, but for letter case, blanks and signs."""
     return "".join(sign for sign in _folded(name) if sign.isalnum()) == _FIELD
 
 
@@ -286,7 +286,7 @@ def _folded(text: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as a message shows it."""
+    """Return a value as a message shows it."""
     shown = repr(value)
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} …"
 
@@ -296,7 +296,7 @@ def _scalar(node: Any) -> str:
 
 
 def _keys_below(root: Any) -> Iterator[str]:
-    """The names of all fields below a node of YAML; aliases are followed once."""
+    """Yield the names of all fields below a node of YAML; aliases are followed once."""
     waiting, seen = [root], set()
     while waiting:
         node = waiting.pop()
@@ -311,7 +311,7 @@ def _keys_below(root: Any) -> Iterator[str]:
 
 
 def _names_below(value: object) -> Iterator[str]:
-    """The names of all fields within a value of TOML."""
+    """Yield the names of all fields within a value of TOML."""
     waiting = [value]
     while waiting:
         one = waiting.pop()

@@ -26,7 +26,10 @@ _XML: Final = re.compile(
 
 
 def meant(text: str, start: int, end: int | None = None) -> tuple[int, str] | None:
-    """Where the reference at a place of a text ends and the character it stands for; None where there is none."""
+    """Return where the reference at a place of a text ends and the character it stands for.
+
+    None where there is none.
+    """
     found = _ONE.match(text, start, len(text) if end is None else end)
     if not found:
         return None

@@ -1,8 +1,10 @@
 """From a file to its document: which adapter reads which media type.
 
-Kept here: a media type has at most one adapter, and an adapter is imported when its first file comes; :func:`read`
-always returns a document, and a file that cannot be read says why in its status and reason; a document that could be
-read is a function of the bytes, the media type and the adapter's fingerprint alone, so it may be remembered by them.
+Invariants:
+- A media type has at most one adapter, and an adapter is imported when its first file comes.
+- :func:`read` always returns a document, and a file that cannot be read says why in its status and reason.
+- A document that could be read is a function of the bytes, the media type and the adapter's fingerprint alone, so it
+  may be remembered by them.
 """
 
 from __future__ import annotations
@@ -183,7 +185,7 @@ _BY_TYPE: Final = {kind: adapter for adapter in ADAPTERS for kind in adapter.med
 
 
 def adapter(name: str) -> Adapter:
-    """The adapter of this name.
+    """Return the adapter of this name.
 
     Raises:
         KeyError: for an unknown name; the message lists the known ones.
@@ -195,7 +197,7 @@ def adapter(name: str) -> Adapter:
 
 
 def media_type(key: str, data: bytes) -> str:
-    """What a file is, by its name and, where that says nothing, by its content. Never raises.
+    """Return the media type of a file, by its name, else by its content. Never raise.
 
     A file whose name says text and whose bytes are none is ``application/octet-stream``, which nothing reads:
     :func:`read` tells what it holds.
@@ -207,7 +209,7 @@ def media_type(key: str, data: bytes) -> str:
 
 
 def adapter_for(media_type: str) -> Adapter:
-    """The adapter that reads a media type.
+    """Return the adapter that reads a media type.
 
     Raises:
         UnsupportedDocument: when none does.
@@ -219,7 +221,7 @@ def adapter_for(media_type: str) -> Adapter:
 
 
 def fingerprint(media_type: str) -> str:
-    """The fingerprint of what reads a media type; empty where nothing does."""
+    """Return the fingerprint of what reads a media type; empty where nothing does."""
     found = _BY_TYPE.get(media_type)
     return found.fingerprint() if found is not None else ""
 
@@ -237,7 +239,7 @@ def unread_by_name(key: str) -> str:
 
 
 def _unread(key: str, kind: str, content: str = "") -> UnsupportedDocument:
-    """What is said of a file of a type that no adapter reads: its extension, and what is read."""
+    """Return the reason for skipping a type that no adapter reads: its extension, and what is read."""
     extension = PurePosixPath(key).suffix.lower()
     holds = f"{kind}: {content}" if content else kind
     what = f"{extension} files ({holds})" if extension else f"a file without an extension ({holds})"
@@ -245,7 +247,7 @@ def _unread(key: str, kind: str, content: str = "") -> UnsupportedDocument:
 
 
 def _read_types() -> Iterator[str]:
-    """Each adapter with its first extensions: ``markdown (.md, .markdown, .mdown …)``."""
+    """Yield each adapter with its first extensions: ``markdown (.md, .markdown, .mdown …)``."""
     for one in ADAPTERS:
         more = " …" if len(one.media_types) > _NAMED else ""
         yield f"{one.name} ({', '.join(list(one.media_types)[:_NAMED])}{more})"
@@ -272,7 +274,7 @@ def read(key: str, data: bytes) -> Document:
 
 
 def unread_labels(key: str, data: bytes) -> tuple[str, ...]:
-    """The labels of a file that could not be read: the one that denies where its head mentions labels.
+    """Return the labels of a file that could not be read: the one that denies where its head mentions labels.
 
     For the version of it that stays in the index: what was written there may have been to hide it.
     """
@@ -302,7 +304,7 @@ def _parse(reader: Adapter, data: bytes, kind: str) -> Document:
 
 
 def _detect(key: str, data: bytes) -> tuple[str, DocumentError | None]:
-    """The media type, and why such a file is not read even where an adapter reads its content."""
+    """Return the media type, and why such a file is not read even where an adapter reads its content."""
     named = _named(key)
     reader = _BY_TYPE.get(named or "")
     if named is not None and reader is None:
@@ -320,7 +322,7 @@ def _detect(key: str, data: bytes) -> tuple[str, DocumentError | None]:
 
 
 def _named(key: str) -> str | None:
-    """The media type that the last part of a key names, if any."""
+    """Return the media type that the last part of a key names, if any."""
     name = PurePosixPath(key).name.lower()
     if name in NAMES:
         return f"text/x-{NAMES[name]}"

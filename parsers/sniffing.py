@@ -1,8 +1,10 @@
 """What kind of file bytes are, by what they hold.
 
-Kept here: nothing raises, whatever the bytes; only the first 64 KB are looked at (of archives, also their list of
-members). Libraries for magic numbers name several kinds for one file and call every zip a Word file, so the few
-signatures that documents meet stand here, and archives are told apart by their members.
+Invariants:
+- Nothing raises, whatever the bytes.
+- Only the first 64 KB are looked at (of archives, also their list of members).
+- Libraries for magic numbers name several kinds for one file and call every zip a Word file, so the few signatures
+  that documents meet stand here, and archives are told apart by their members.
 """
 
 from __future__ import annotations

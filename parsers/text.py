@@ -1,7 +1,9 @@
 """Plain text, and everything that is read as plain text: source code, data, configuration, logs.
 
-Kept here: the text is the decoded file, character for character, but for the line ends that hard wrapping put into
-prose: each of those is a space. So offsets in the text are offsets in the decoded file.
+Invariants:
+- The text is the decoded file, character for character, but for the line ends that hard wrapping put into prose: each
+  of those is a space.
+- So offsets in the text are offsets in the decoded file.
 
 A paragraph is what stands between blank lines. Its lines are joined only where it is plainly wrapped prose: nearly
 every line goes on until the next word would not have fitted. Tables, lists, verse, addresses and code keep theirs.
@@ -149,7 +151,7 @@ def _blocks(text: str, separator: re.Pattern[str]) -> Iterator[Span]:
 
 
 def _wrapped(block: str, width: int) -> bool:
-    """Whether a paragraph of several lines is hard-wrapped prose, so that its line ends mean nothing.
+    """Return whether a paragraph of several lines is hard-wrapped prose, so that its line ends mean nothing.
 
     Args:
         width: columns that the file is wrapped to.
@@ -172,7 +174,7 @@ def _wrapped(block: str, width: int) -> bool:
 
 
 def _structured(block: str, lines: list[str]) -> bool:
-    """Whether the lines are columns or items, or in a script that takes no space at a line end."""
+    """Return whether the lines are columns or items, or in a script that takes no space at a line end."""
     if any(mark in block for mark in _COLUMN_MARKS) and len(_COLUMNS.findall(block)) * 4 > len(lines):
         return True
     if not block.isascii() and _UNSPACED.search(block):
@@ -181,7 +183,7 @@ def _structured(block: str, lines: list[str]) -> bool:
 
 
 def _reach(lines: list[str], lengths: list[int]) -> list[int]:
-    """How long each line but the last would be with the next line's first word on it."""
+    """Return how long each line but the last would be with the next line's first word on it."""
     words = (line.split(None, 1)[0] for line in islice(lines, 1, None))
     return [length + 1 + len(word) for length, word in zip(lengths, words, strict=False)]
 
@@ -219,7 +221,7 @@ def _doubled(text: str) -> bool:
 
 
 def _header(text: str) -> dict[str, str]:
-    """The fields of a header such as Project Gutenberg's (``Title:``, ``Author:`` …), by lower-case name.
+    """Return the fields of a header such as Project Gutenberg's (``Title:``, ``Author:`` …), by lower-case name.
 
     Each on one line, but for the title, which keeps its lines: the first is often all that a citation names.
     """

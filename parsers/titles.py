@@ -1,6 +1,7 @@
 """Which of the titles that a file says of itself can be shown to a reader.
 
-Kept here: a title that a program filled in, or a file's name in its place, is none.
+Invariants:
+- A title that a program filled in, or a file's name in its place, is none.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _SLUG: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+|(?=\S*[_\d])\w+(?:[-_]\w+)+
 
 
 def sensible_title(title: str | None) -> str:
-    """The title on one line; empty for what names nothing: ``untitled``, ``Microsoft Word - x.doc``, ``report_v2``."""
+    """Return the title on one line.
+
+    Empty for what names nothing: ``untitled``, ``Microsoft Word - x.doc``, ``report_v2``.
+    """
     text = _one_line(title)
     if sum(char.isalpha() for char in text) < 2 or len(text) > 300 or "\ufffd" in text:
         return ""

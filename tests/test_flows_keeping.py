@@ -535,7 +535,7 @@ def test_a_kept_plan_is_built_or_refused(workspace: Workspace) -> None:
 # --- no pickles
 
 
-def test_neither_the_index_nor_prefect_holds_a_pickle(workspace: Workspace, tmp_path: Path) -> None:
+def test_neither_the_index_nor_prefect_holds_a_pickle(workspace: Workspace, prefect: None, tmp_path: Path) -> None:
     from prefect import flow
     from prefect.settings import PREFECT_LOCAL_STORAGE_PATH, PREFECT_RESULTS_PERSIST_BY_DEFAULT, temporary_settings
 
@@ -544,6 +544,7 @@ def test_neither_the_index_nor_prefect_holds_a_pickle(workspace: Workspace, tmp_
         return 1
 
     results = tmp_path / "results"
+    workspace.orchestrator = "prefect"
     with temporary_settings({PREFECT_LOCAL_STORAGE_PATH: results, PREFECT_RESULTS_PERSIST_BY_DEFAULT: True}):
         fill(workspace)
         workspace.build(notes="extractive")

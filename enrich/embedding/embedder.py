@@ -1,8 +1,11 @@
 """Embedding: the only place that knows a model's prefix, pooling, normalization and limit, and how a batch is made.
 
-Kept here: a runtime is given token ids and no text; a vector that is stored is finite and of the model's dimension; a
-runtime that must prove itself makes no vector before it has; and results stand in the order of the texts, whatever the
-batches were. Importing this module loads no runtime.
+Invariants:
+- A runtime is given token ids and no text.
+- A vector that is stored is finite and of the model's dimension.
+- A runtime that must prove itself makes no vector before it has.
+- Results stand in the order of the texts, whatever the batches were.
+- Importing this module loads no runtime.
 """
 
 from __future__ import annotations
@@ -58,7 +61,10 @@ class Encoded:
 
 
 def fingerprint(model: EmbedderModel) -> str:
-    """What decides a vector besides its text, as 32 hexadecimal digits; it needs no file of the model."""
+    """Return the digest of everything that decides a vector besides its text: 32 hexadecimal digits.
+
+    It needs no file of the model.
+    """
     parts = {
         "version": VERSION,
         "weights": [file.sha256 for file in model.files_of("weights")],
@@ -149,7 +155,7 @@ class Embedder:
                 self._proof = None
 
     def count(self, text: str, kind: Kind = "passage") -> int:
-        """Tokens of one text with its prefix and the special tokens, before the limit; loads no runtime."""
+        """Return tokens of one text with its prefix and the special tokens, before the limit; loads no runtime."""
         return int(self.counts([text], kind)[0])
 
     def counts(self, texts: Sequence[str], kind: Kind = "passage") -> Counts:
@@ -157,7 +163,7 @@ class Embedder:
         return np.array([piece.tokens for piece in self._pieces(texts, kind)], dtype=np.int32)
 
     def query(self, text: str) -> Vectors:
-        """The vector of a query: (dimension,), float32.
+        """Return the vector of a query: (dimension,), float32.
 
         Raises:
             ValueError: when the text is blank.
@@ -166,7 +172,7 @@ class Embedder:
         return vector
 
     def encode(self, texts: Sequence[str], kind: Kind = "passage") -> Encoded:
-        """The vectors of n texts, in their order; equal texts are embedded once.
+        """Return the vectors of n texts, in their order; equal texts are embedded once.
 
         Raises:
             ValueError: when a text is blank (callers leave those out) or is no Unicode text.
@@ -184,7 +190,7 @@ class Embedder:
         return Encoded(vectors[rows], tokens[rows], unknown[rows], tokens[rows] > self.limit)
 
     def probe(self, texts: Sequence[str], kind: Kind, plan: Plan = "sorted") -> Vectors:
-        """The vectors of n texts, blank ones too, by a runtime that need not have proved itself.
+        """Return the vectors of n texts, blank ones too, by a runtime that need not have proved itself.
 
         Args:
             plan: how batches are made: sorted by length, as :meth:`encode` does; each text alone; or in the order
@@ -203,7 +209,7 @@ class Embedder:
         return self._tokens.cut([prefix + text for text in texts])
 
     def _encode(self, texts: Sequence[str], kind: Kind) -> tuple[Vectors, list[Piece]]:
-        """A window after the other; the next one is tokenized while one is computed."""
+        """Return a window after the other; the next one is tokenized while one is computed."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32), []
         self.load()
@@ -222,7 +228,7 @@ class Embedder:
         return np.concatenate(vectors), counted
 
     def _vectors(self, sequences: Sequence[Sequence[int]], plan: Iterator[list[int]]) -> Vectors:
-        """The vectors of token ids, by as many threads as keep the devices busy."""
+        """Return the vectors of token ids, by as many threads as keep the devices busy."""
         vectors = np.empty((len(sequences), self.dimension), dtype=np.float32)
         turn, stopped = threading.Lock(), threading.Event()
 
@@ -247,7 +253,7 @@ class Embedder:
         return vectors
 
     def _checked(self, runtime: Runtime, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The batch's vectors; each that is wrong is asked for once more, alone."""
+        """Return the batch's vectors; each that is wrong is asked for once more, alone."""
         vectors = self._finished(self._fitting(runtime, batch), len(batch))
         for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
             vectors[row] = self._finished(self._fitting(runtime, [batch[row]]), 1)[0]
@@ -261,7 +267,7 @@ class Embedder:
         return vectors
 
     def _fitting(self, runtime: Runtime, batch: Sequence[Sequence[int]]) -> Vectors:
-        """What the runtime gives; a batch that does not fit into memory is halved, and later ones are smaller."""
+        """Run a batch; halve one that does not fit into memory, and make later ones smaller."""
         try:
             return runtime.encode(batch)
         except OutOfMemory as error:
@@ -278,8 +284,10 @@ class Embedder:
         return np.concatenate([np.asarray(part, dtype=np.float32) for part in parts])
 
     def _finished(self, given: Vectors, count: int) -> Vectors:
-        """Cut and normalized as the model wants it; not a number throughout where the runtime gave the wrong shape or
-        zero."""
+        """Cut and normalize vectors as the model demands.
+
+        Where the runtime gave the wrong shape or zero, every number is NaN.
+        """
         vectors = np.array(given, dtype=np.float32)
         if vectors.shape != (count, self.model.full):
             return np.full((count, self.dimension), np.nan, dtype=np.float32)
@@ -341,7 +349,7 @@ def open_embedder(
 
 
 def batches(lengths: Sequence[int], budget: Callable[[], int]) -> Iterator[list[int]]:
-    """Rows in batches whose padded size (rows × longest) stays within the budget, the longest rows first.
+    """Yield rows in batches whose padded size (rows × longest) stays within the budget, the longest rows first.
 
     Sorted by length there is little padding, and a batch that does not fit into memory fails at once. Equal lengths
     keep their order. A row over the budget makes a batch of its own.

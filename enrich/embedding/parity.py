@@ -1,8 +1,10 @@
 """Whether two runtimes of an embedder make the same vectors.
 
-Kept here: they are compared over one fixed set of texts in strata, because five or twenty-five ordinary sentences pass
-a runtime that is wrong; the least cosine of every stratum counts, never a mean; and each text is embedded as a passage
-and as a query, alone and in a batch of texts of other lengths.
+Invariants:
+- They are compared over one fixed set of texts in strata, because five or twenty-five ordinary sentences pass a
+  runtime that is wrong.
+- The least cosine of every stratum counts, never a mean.
+- Each text is embedded as a passage and as a query, alone and in a batch of texts of other lengths.
 """
 
 from __future__ import annotations
@@ -47,14 +49,14 @@ class Condition(NamedTuple):
 
 @cache
 def _file() -> tuple[tuple[Text, ...], tuple[tuple[str, ...], ...]]:
-    """The fixed texts, and the words of which long ones are made."""
+    """Return the fixed texts, and the words of which long ones are made."""
     read = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
     fixed = tuple(Text(stratum, text) for stratum, texts in read["strata"].items() for text in texts)
     return fixed, tuple(tuple(words.split()) for words in read["words"])
 
 
 def texts(embedder: Embedder) -> list[Text]:
-    """The set for a model: the fixed texts, and long ones just below, at and above its limit, and far above it."""
+    """Return the texts for a model: the fixed ones, and long ones below, at and above its limit."""
     fixed, words = _file()
     limit = embedder.limit
     sizes = (limit - 1, limit, limit + 1, 2 * limit)
@@ -67,7 +69,7 @@ def digest(chosen: Sequence[Text]) -> str:
 
 
 def _long(words: Sequence[str], size: int, count: Callable[[str], int]) -> str:
-    """A text of so many tokens, special ones included, or as near below as its words allow."""
+    """Return a text of so many tokens, special ones included, or as near below as its words allow."""
     made: list[str] = []
     for word in cycle(words):
         made.append(word)
@@ -84,14 +86,14 @@ def _long(words: Sequence[str], size: int, count: Callable[[str], int]) -> str:
 
 
 def ordinary(embedder: Embedder, size: int, number: int) -> str:
-    """An ordinary text of at most so many tokens, another one for each number."""
+    """Return an ordinary text of at most so many tokens, another one for each number."""
     own = _file()[1][0]
     start = number % len(own)
     return f"{number}: " + _long([*own[start:], *own[:start]], size - 4, embedder.count)
 
 
 def conditions(embedder: Embedder) -> list[Condition]:
-    """Every way in which a text is embedded; where query and passage have one prefix, as a passage alone."""
+    """Return every way in which a text is embedded; where query and passage have one prefix, as a passage alone."""
     kinds: list[Kind] = ["passage"]
     if embedder.model.query_prefix != embedder.model.passage_prefix:
         kinds.append("query")
@@ -100,7 +102,7 @@ def conditions(embedder: Embedder) -> list[Condition]:
 
 
 def vectors_of(embedder: Embedder, chosen: Sequence[Text], under: Sequence[Condition]) -> Vectors:
-    """The vectors of a set under each condition: (conditions, texts, dimension)."""
+    """Return the vectors of a set under each condition: (conditions, texts, dimension)."""
     order = _shuffled(chosen)
     back = np.argsort(order)
     strided = [chosen[row].text for row in order]
@@ -168,7 +170,7 @@ def _by_cosine(item: tuple[str, float]) -> float:
 
 
 def compare(a: str, b: str, chosen: Sequence[Text], one: Vectors, other: Vectors) -> Comparison:
-    """Two runtimes by the vectors they made of a set.
+    """Return two runtimes by the vectors they made of a set.
 
     Args:
         a, b: their names.
@@ -204,7 +206,7 @@ def cosines_of(one: Vectors, other: Vectors) -> NDArray[np.float64]:
 
 
 def as_vectors(rows: Sequence[Sequence[float]]) -> Vectors:
-    """Stored vectors as (n, dimension)."""
+    """Return stored vectors as (n, dimension)."""
     return np.asarray(rows, dtype=np.float32)
 
 
@@ -244,7 +246,7 @@ class Probes(NamedTuple):
 
 
 def make_probes(embedder: Embedder) -> bytes:
-    """The probes of a model by the runtime at hand, as bytes to store; :func:`read_probes` reads them."""
+    """Return the probes of a model by the runtime at hand, as bytes to store; :func:`read_probes` reads them."""
     chosen = texts(embedder)
     under = _probing(embedder)
     vectors = vectors_of(embedder, chosen, under)
@@ -268,7 +270,7 @@ def make_probes(embedder: Embedder) -> bytes:
 
 
 def read_probes(data: bytes) -> Probes:
-    """Stored probes.
+    """Read stored probes.
 
     Raises:
         StoreError: when the bytes are none.
@@ -292,7 +294,7 @@ def read_probes(data: bytes) -> Probes:
 
 
 def against(embedder: Embedder, probes: Probes) -> Comparison:
-    """The runtime at hand against stored probes; it need not have proved itself.
+    """Return the runtime at hand against stored probes; it need not have proved itself.
 
     Raises:
         ModelError: when the runtime gives no vectors at all, or the probes are of another model.
@@ -311,13 +313,13 @@ def _probing(embedder: Embedder) -> list[Condition]:
 
 
 def named(provenance: Provenance) -> str:
-    """A runtime as people name it: ``onnx:fp32``, with its device where that is no CPU."""
+    """Return a runtime as people name it: ``onnx:fp32``, with its device where that is no CPU."""
     device = "" if provenance.device == "cpu" else f" on {provenance.device}"
     return f"{provenance.runtime}:{provenance.precision}{device}"
 
 
 def pairs(names: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Every pair of what is to be compared, each with itself too: alone against mixed."""
+    """Yield every pair of what is to be compared, each with itself too: alone against mixed."""
     for first in range(len(names)):
         for second in range(first, len(names)):
             yield first, second

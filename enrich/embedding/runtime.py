@@ -1,7 +1,9 @@
 """The runtimes that can run an embedder, and how one is named: ``onnx``, or ``onnx:int8`` with a precision.
 
-Kept here: a runtime turns token ids into vectors and decides nothing else; what it is, down to the hash of the file it
-reads, is its provenance. Importing this module loads no runtime.
+Invariants:
+- A runtime turns token ids into vectors and decides nothing else.
+- What it is, down to the hash of the file it reads, is its provenance.
+- Importing this module loads no runtime.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Runtime(Protocol):
         """What it is."""
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens.
+        """Return the pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens.
 
         Raises:
             OutOfMemory: when a smaller batch may fit.
@@ -86,7 +88,7 @@ def _as_wanted(wanted: str | None) -> list[str | None]:
 
 
 def _every_gpu(wanted: str | None) -> list[str | None]:
-    """Every GPU where GPUs are meant and there are several."""
+    """Return every GPU where GPUs are meant and there are several."""
     if wanted is not None and wanted != "cuda":
         return [wanted]
     import torch
@@ -155,13 +157,13 @@ class Choice(msgspec.Struct, frozen=True, order=True):
 
 
 def choices(model: EmbedderModel) -> list[Choice]:
-    """What this program could run a model with, its default first."""
+    """Return every runtime and precision that can run a model, its default first."""
     known = [name for name in model.runtimes if name in RUNTIMES]
     return [Choice(name, precision) for name in known for precision in RUNTIMES[name].precisions]
 
 
 def choice(model: EmbedderModel, name: str | None = None) -> Choice:
-    """The runtime and precision of a name such as ``onnx`` or ``llama.cpp:fp16``; None for the model's first.
+    """Return the runtime and precision of a name such as ``onnx`` or ``llama.cpp:fp16``; None for the model's first.
 
     Raises:
         ModelError: when this model has no such runtime or precision.
@@ -176,7 +178,7 @@ def choice(model: EmbedderModel, name: str | None = None) -> Choice:
 
 
 def versions(names: Sequence[str]) -> dict[str, str]:
-    """The installed versions of libraries, by name; those that are not installed are left out."""
+    """Return the installed versions of libraries, by name; those that are not installed are left out."""
     found = {}
     for name in names:
         try:

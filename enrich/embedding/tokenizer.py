@@ -1,7 +1,9 @@
 """The tokenizer of an embedder, and its limit.
 
-Kept here: a text is tokenized by the model's own tokenizer, whose truncation and padding are off; the limit is applied
-here, with the end token kept; and what is cut and what the model does not know is counted.
+Invariants:
+- A text is tokenized by the model's own tokenizer, whose truncation and padding are off.
+- The limit is applied here, with the end token kept.
+- What is cut and what the model does not know is counted.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class TokenCutter:
         return len(self._head) + len(self._tail)
 
     def cut(self, texts: Sequence[str]) -> Iterator[Piece]:
-        """What becomes of each text, in order.
+        """Yield the tokens of each text, in order.
 
         Raises:
             ValueError: when one is no Unicode text (it holds half of a surrogate pair).
@@ -87,7 +89,7 @@ class TokenCutter:
         return [encoding.ids for encoding in encodings]
 
     def _long(self, text: str) -> Iterator[list[int]]:
-        """The ids of a long text block by block; where a word is longer than a block, it counts as two."""
+        """Yield the ids of a long text block by block; where a word is longer than a block, it counts as two."""
         start = 0
         while start < len(text):
             end = _block_end(text, start)
@@ -111,7 +113,7 @@ class TokenCutter:
         return model.unk_id
 
     def _frame(self, path: Path) -> tuple[list[int], list[int]]:
-        """The special tokens before and behind a text."""
+        """Return the special tokens before and behind a text."""
         bare = self._tokenizer.encode("a", add_special_tokens=False).ids
         whole = self._tokenizer.encode("a", add_special_tokens=True).ids
         for head in range(len(whole) - len(bare) + 1):
@@ -136,7 +138,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _block_end(text: str, start: int) -> int:
-    """Where a block that starts here ends: before the last blank within reach, else at its full length."""
+    """Return where a block that starts here ends: before the last blank within reach, else at its full length."""
     end = start + BLOCK
     if end >= len(text):
         return len(text)

@@ -1,7 +1,10 @@
 """Converting a model's weights into the file that another runtime reads, and finding such a file again.
 
-Kept here: nothing is fetched; a converted file is made of weights whose hashes were checked, and its record says which,
-by what, and its own hash; a file that is not what its record says is refused; and it appears whole or not at all.
+Invariants:
+- Nothing is fetched.
+- A converted file is made of weights whose hashes were checked, and its record says which, by what, and its own hash.
+- A file that is not what its record says is refused.
+- It appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -75,7 +78,7 @@ def convert(model: EmbedderModel, chosen: Choice, folder: ModelFolder, report: R
 
 
 def weights_for(model: EmbedderModel, chosen: Choice, place: Path, folder: ModelFolder) -> Weights:
-    """What a runtime loads: the model's folder, or the file converted from it, checked.
+    """Return the checked files for a runtime: the model's folder, or the file converted from it.
 
     Args:
         place: the model's folder.
@@ -90,7 +93,7 @@ def weights_for(model: EmbedderModel, chosen: Choice, place: Path, folder: Model
 
 
 def records(model: EmbedderModel, folder: ModelFolder) -> dict[Choice, Record]:
-    """The conversions of a model that are there and of today's converters."""
+    """Return the conversions of a model that are there and of today's converters."""
     found = {}
     for path in sorted(_home(model, folder).glob("*.json")):
         try:

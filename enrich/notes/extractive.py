@@ -1,7 +1,9 @@
 """A note that needs no LLM: the names a passage defines or uses most, and the first sentence of its section.
 
-Kept here: every word of it stands in the document; it is a function of the window and the budget alone; and it never
-repeats the title and headings, which are printed beside it anyway.
+Invariants:
+- Every word of it stands in the document.
+- It is a function of the window and the budget alone.
+- It never repeats the title and headings, which are printed beside it anyway.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ _PROPER: Final = re.compile(
 
 
 def extractive(window: Window, budget: int, count: Callable[[str], int]) -> Note:
-    """The note that a window gives without an LLM.
+    """Return the note that a window gives without an LLM.
 
     Args:
         window: what is known of the chunk.
@@ -77,7 +79,7 @@ def extractive(window: Window, budget: int, count: Callable[[str], int]) -> Note
 
 
 def definitions(text: str) -> list[str]:
-    """Names that a passage of code defines, in the order of their definition, each once."""
+    """Return names that a passage of code defines, in the order of their definition, each once."""
     found: dict[int, str] = {}
     for pattern in _DEFINES:
         for match in pattern.finditer(text):
@@ -87,7 +89,7 @@ def definitions(text: str) -> list[str]:
 
 
 def most_used(text: str) -> list[str]:
-    """Identifiers and designations that a passage uses, and proper names it uses more than once, most used first.
+    """Return identifiers of a passage, and proper names it uses more than once, by frequency.
 
     Equal counts keep their order of appearance.
     """
@@ -101,13 +103,13 @@ def most_used(text: str) -> list[str]:
 
 
 def _untold(names: Iterable[str], window: Window) -> list[str]:
-    """Names that neither the title nor the headings tell."""
+    """Return names that neither the title nor the headings tell."""
     told = fold("\n".join([window.title, *window.heading_path]))
     return [name for name in names if fold(name) not in told]
 
 
 def _candidates(names: list[str], opening: str) -> Iterable[str]:
-    """Notes to try, the fullest first."""
+    """Yield notes to try, the fullest first."""
     for kept in range(len(names), 0, -1):
         listed = f"{', '.join(names[:kept])}."
         if opening:

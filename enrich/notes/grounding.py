@@ -1,10 +1,12 @@
 """Whether a note says only what its window says, and says something.
 
-Kept here: a name, number or identifier in a note that stands neither in the window nor in the headings makes it
-ungrounded, and so does a vocabulary that is not the passage's (of code, which is told in other words than its own,
-only one that has nothing of it); what a document says to the reader's LLM (an order and the rest of its paragraph) is
-no ground for anything, so a note that does what the document ordered has nothing to stand on; and a note that only
-copies the text or repeats the headings, which are printed beside it, is none.
+Invariants:
+- A name, number or identifier in a note that stands neither in the window nor in the headings makes it ungrounded,
+  and so does a vocabulary that is not the passage's (of code, which is told in other words than its own, only one
+  that has nothing of it).
+- What a document says to the reader's LLM (an order and the rest of its paragraph) is no ground for anything, so a
+  note that does what the document ordered has nothing to stand on.
+- A note that only copies the text or repeats the headings, which are printed beside it, is none.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ _INNER: Final = re.compile(r"\w(?:_|::|\.(?=\w))\w|^_+\w|\w\(\)$")
 
 
 def quiet(window: Window) -> Window:
-    """The window without what the document says to an LLM that reads it.
+    """Return the window without what the document says to an LLM that reads it.
 
     Where that takes the passage from what precedes, though not from its own surroundings, nothing precedes it.
     """
@@ -185,7 +187,7 @@ class _Ground:
         self.capitals_name = (said or language(whole)) != "de"
 
     def holds(self, name: str) -> bool:
-        """Whether a name, number or identifier stands in it, in this or an inflected form, whole or in parts."""
+        """Return whether a name, number or identifier stands in it, in this or an inflected form, whole or in parts."""
         folded = _ORDINAL.sub("", _plain_numbers(possessor(fold(name))).removesuffix("()"))
         if _stands(folded, self.text) or self.knows(folded):
             return True
@@ -195,7 +197,7 @@ class _Ground:
         return len(parts) > 1 and all(_stands(part, self.text) or self.knows(part) for part in parts)
 
     def knows(self, word: str) -> bool:
-        """Whether a folded word stands in it, in this or an inflected form, or as digits for a number word."""
+        """Return whether a folded word stands in it, in this or an inflected form, or as digits for a number word."""
         if word in self._known or any(related(word, other) for other in self._stems.get(word[:CONTENT], ())):
             return True
         return bool(number(word)) and _stands(number(word), self.text)
@@ -215,7 +217,7 @@ def _whole(window: Window) -> str:
 
 
 def _claims(note: str, ground: _Ground) -> Iterator[str]:
-    """What a note says by name: numbers, identifiers, acronyms and capitalised words."""
+    """Return the names in a note: numbers, identifiers, acronyms and capitalised words."""
     for start, end in sentences(note):
         first = True
         for token in _TOKEN.findall(note[start:end]):
@@ -228,7 +230,7 @@ def _claims(note: str, ground: _Ground) -> Iterator[str]:
 
 
 def _names(token: str, first: bool, ground: _Ground) -> Iterator[str]:
-    """The number words and capitalised words in a token; a sentence's first word counts unless many begin so."""
+    """Yield the number words and capitalised words in a token; a sentence's first word counts unless many begin so."""
     for word in WORD.findall(token):
         name = possessor(word)
         folded = fold(name)
@@ -239,7 +241,7 @@ def _names(token: str, first: bool, ground: _Ground) -> Iterator[str]:
 
 
 def _is_code(bare: str, token: str) -> bool:
-    """Whether a token is a number, an acronym or an identifier."""
+    """Return whether a token is a number, an acronym or an identifier."""
     letters = "".join(char for char in bare if char.isalpha())
     return (
         any(char.isdigit() for char in bare)

@@ -1,8 +1,11 @@
 """What a document says to an LLM that reads it.
 
-Kept here: an order is found sentence by sentence and taken with the rest of its paragraph, since what an order wants
-written stands behind it; where a paragraph ends with a colon, the next one is taken too. Nothing of it reaches a
-prompt, and nothing of it is ground for a note. The chunk's own text is never changed.
+Invariants:
+- An order is found sentence by sentence and taken with the rest of its paragraph, since what an order wants written
+  stands behind it.
+- Where a paragraph ends with a colon, the next one is taken too.
+- Nothing of it reaches a prompt, and nothing of it is ground for a note.
+- The chunk's own text is never changed.
 """
 
 from __future__ import annotations
@@ -103,7 +106,7 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=1024)  # a document's paragraphs stand before each of its chunks
 def _first_order(paragraph: str) -> int | None:
-    """Where the first sentence with an order begins in a paragraph."""
+    """Return where the first sentence with an order begins in a paragraph."""
     if not _ORDER.search(paragraph):  # nearly always, and far quicker than finding sentences
         return None
     for start, end in sentences(paragraph):

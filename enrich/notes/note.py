@@ -1,6 +1,8 @@
 """The note: what became of asking for one, and how it is brought into its budget.
 
-Kept here: a note has a text exactly when its outcome is ``written``; and one that is cut is cut at a sentence's end.
+Invariants:
+- A note has a text exactly when its outcome is ``written``.
+- One that is cut is cut at a sentence's end.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def fit(note: str, budget: int, count: Callable[[str], int]) -> str:
-    """A note within a budget: as many of its first sentences as it holds; empty when not even one fits.
+    """Return a note within a budget: as many of its first sentences as it holds; empty when not even one fits.
 
     Args:
         note: the note's text.

@@ -1,9 +1,12 @@
 """What a note's prompt holds: the window around a chunk, and the prompt made of it.
 
-Kept here: a prompt is a function of the template and the window alone; the window holds the titles above and beside
-the chunk and a fixed number of characters of neighbouring text within its section, so an edit renews the notes whose
-window holds it and no others (where the whole document is asked for, each of its notes; where what precedes is, those
-from there on); and nothing in a document can close a mark of the prompt or open one.
+Invariants:
+- A prompt is a function of the template and the window alone.
+- The window holds the titles above and beside the chunk and a fixed number of characters of neighbouring text within
+  its section, so an edit renews the notes whose window holds it and no others (where the whole document is asked for,
+  each of its notes.
+- Where what precedes is, those from there on).
+- Nothing in a document can close a mark of the prompt or open one.
 """
 
 from __future__ import annotations
@@ -116,7 +119,7 @@ class Windows:
         self._openings: dict[int, tuple[int, str]] = {}
 
     def of(self, chunk: Chunk) -> Window:
-        """The window of one of the document's chunks."""
+        """Return the window of one of the document's chunks."""
         section = self._sections.get((chunk.section_start, chunk.section_end), ROOT)
         path = [_shorten(title, self._settings.title) for title in chunk.heading_path]
         before, after = self._neighbours(chunk)
@@ -135,7 +138,7 @@ class Windows:
         )
 
     def _code_of(self, chunk: Chunk) -> str:
-        """The language of the longest piece of code in a chunk that is mostly code."""
+        """Return the language of the longest piece of code in a chunk that is mostly code."""
         first = max(0, bisect_right(self._code, chunk.start, key=_first) - 1)
         until = bisect_left(self._code, chunk.end, key=_first)
         code = [
@@ -157,19 +160,19 @@ class Windows:
         return [*kept, (position, len(self._document.text))]
 
     def _text(self, start: int, end: int) -> str:
-        """The text between two places without what is left out of the index."""
+        """Return the text between two places without what is left out of the index."""
         stretches = ((max(low, start), min(high, end)) for low, high in self._kept)
         return "".join(self._document.text[low:high] for low, high in stretches if low < high)
 
     def _whole(self) -> str:
-        """The text without what is left out of the index; empty where it is longer than the settings allow."""
+        """Return the text without what is left out of the index; empty where it is longer than the settings allow."""
         if not self._settings.document:
             return ""
         whole = self._text(0, len(self._document.text)).strip()
         return whole if len(whole) <= self._settings.document else ""
 
     def _boundaries(self) -> list[int]:
-        """Where sections and left-out parts begin and end; neighbouring text stops there."""
+        """Return where sections and left-out parts begin and end; neighbouring text stops there."""
         edges = {0, len(self._document.text)}
         for node, reason in zip(self._document.nodes, self._reasons, strict=True):
             if node.kind == "section" or reason is not None:
@@ -219,7 +222,7 @@ class Windows:
         return sentence if start + len(sentence) <= chunk.start else ""
 
     def _first_sentence(self, section: int) -> tuple[int, str]:
-        """Where the section's own first sentence begins and what it says; empty where it opens with no prose."""
+        """Return where the section's own first sentence begins and what it says; empty where it opens with no prose."""
         nodes = self._document.nodes
         for index in self._below.get(section, []):
             node = nodes[index]
@@ -234,7 +237,10 @@ class Windows:
 
 
 def window(document: Document, title: str, chunk: Chunk, settings: WindowSettings | None = None) -> Window:
-    """The window of a single chunk; for many chunks of a document, :class:`Windows` does the shared work once."""
+    """Return the window of a single chunk.
+
+    For many chunks of a document, :class:`Windows` does the shared work once.
+    """
     return Windows(document, title, settings, [chunk]).of(chunk)
 
 
@@ -307,7 +313,7 @@ class Template:
         self._marks = _marks(self._parts.values())
 
     def compose(self, window: Window) -> Prompt:
-        """The prompt for a window."""
+        """Return the prompt for a window."""
         fields = self._fields(window)
         head, precedes, _ = self._parts["shared"].partition("{preceding}")
         opening, rest = _fill(head, fields), _fill(self._parts["rest"], fields) + "\n\n"
@@ -327,7 +333,7 @@ class Template:
         )
 
     def shows_all(self, window: Window) -> bool:
-        """Whether the prompt for a window shows all that answers are checked against, and only it.
+        """Return whether the prompt for a window shows all that answers are checked against, and only it.
 
         It does not where the document stands around an excerpt of the passage, where a mark was taken from the text, or
         where a title holds the sign between two titles.
@@ -365,7 +371,7 @@ class Template:
 
 
 def load_template(name: str = DEFAULT_TEMPLATE) -> Template:
-    """A prompt file that comes with the program.
+    """Return a prompt file that comes with the program.
 
     Raises:
         ValueError: when there is no such file, naming those there are.
@@ -389,14 +395,14 @@ def key(prompt: Prompt, llm_fingerprint: str) -> str:
 
 
 def _marks(parts: Iterable[str]) -> re.Pattern[str]:
-    """What in a document looks like one of the template's own marks, in any case and with any white space."""
+    """Return a pattern for text that looks like a mark of the template, in any case and spacing."""
     names = sorted(set(re.findall(r"</(\w+)>", "\n".join(parts))))
     alternatives = "|".join(map(re.escape, names)) or r"(?!)"
     return re.compile(rf"<\s*(/?)\s*({alternatives})", re.IGNORECASE)
 
 
 def _fill(part: str, fields: Mapping[str, str]) -> str:
-    """A part with its fields filled in, in one pass: braces in a value mean nothing."""
+    """Return a part with its fields filled in, in one pass: braces in a value mean nothing."""
     lines = []
     for line in part.split("\n"):
         names = re.findall(r"\{(\w+)\}", line)
@@ -406,7 +412,7 @@ def _fill(part: str, fields: Mapping[str, str]) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """A passage's beginning and end; all of a short one."""
+    """Return a passage's beginning and end; all of a short one."""
     if len(text) <= 3 * EDGE:
         return text
     return f"{_before_space(text[:EDGE])}\n[…]\n{_after_space(text[-EDGE:])}"

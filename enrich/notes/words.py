@@ -1,7 +1,8 @@
 """What the checks know of words: how they are compared, which of them say nothing, and what language they are of.
 
-Kept here: everything is compared folded (without case, accents and compatibility forms); and where a text's language
-is doubtful it has none, so no check refuses a note for a guess.
+Invariants:
+- Everything is compared folded (without case, accents and compatibility forms).
+- Where a text's language is doubtful it has none, so no check refuses a note for a guess.
 """
 
 from __future__ import annotations
@@ -78,30 +79,30 @@ _NUMBERS: Final = {
 
 
 def content(text: str) -> set[str]:
-    """The folded words of a text that carry meaning; pairs of letters where no spaces part the words."""
+    """Return the folded words of a text that carry meaning; pairs of letters where no spaces part the words."""
     folded = fold(text)
     words = {possessor(word) for word in WORD.findall(UNSPACED.sub(" ", folded))}
     return {word for word in words if len(word) >= CONTENT and word not in GENERIC} | set(pairs(folded))
 
 
 def pairs(folded: str) -> Iterator[str]:
-    """Every two letters that stand together in a script without spaces."""
+    """Yield every two letters that stand together in a script without spaces."""
     for run in UNSPACED.findall(folded):
         yield from (run[i : i + 2] for i in range(len(run) - 1))
 
 
 def possessor(word: str) -> str:
-    """A word without a genitive's apostrophe."""
+    """Return a word without a genitive's apostrophe."""
     return re.sub(r"['’]s?$", "", word)
 
 
 def number(word: str) -> str:
-    """The digits of a folded number word from three to twenty; empty for any other word."""
+    """Return the digits of a folded number word from three to twenty; empty for any other word."""
     return _NUMBERS.get(word, "")
 
 
 def related(a: str, b: str) -> bool:
-    """Whether two folded words look like forms of one: a common beginning, and little behind it."""
+    """Return whether two folded words look like forms of one: a common beginning, and little behind it."""
     common = 0
     for x, y in zip(a, b, strict=False):
         if x != y:
@@ -112,7 +113,7 @@ def related(a: str, b: str) -> bool:
 
 
 def language(text: str) -> str:
-    """A text's language or, where a script is used for few, that script; empty where it is doubtful.
+    """Return a text's language or, where a script is used for few, that script; empty where it is doubtful.
 
     By the script of most letters and, for Latin ones, by the commonest words of eight languages (Zipf: a handful of
     function words makes up a third of running text): one language must have two of them, and twice those of the next.
@@ -132,7 +133,7 @@ def language(text: str) -> str:
 
 
 def scripts(text: str) -> Counter[str]:
-    """How many letters of each script a text has; the first word of a letter's Unicode name tells its script."""
+    """Return how many letters of each script a text has; the first word of a letter's Unicode name tells its script."""
     letters = Counter(char for char in unicodedata.normalize("NFKC", text) if char.isalpha())
     counts: Counter[str] = Counter()
     for char, number in letters.items():
@@ -142,8 +143,10 @@ def scripts(text: str) -> Counter[str]:
 
 
 def other_script(text: str, of: str) -> bool:
-    """Whether a text is surely not written in the script of another: next to none of its letters are, and nearly all
-    of the other's; names, quotes and code in foreign letters leave it open.
+    """Return whether a text is surely not written in the script of another.
+
+    Next to none of its letters are of that script, and nearly all of the other's. Names, quotes and code in foreign
+    letters leave it open.
     """
     own, others = scripts(text), scripts(of)
     for counts in (own, others):
@@ -154,7 +157,7 @@ def other_script(text: str, of: str) -> bool:
 
 
 def _eastern(counts: Counter[str]) -> str:
-    """The language of letters from East Asia."""
+    """Return the language of letters from East Asia."""
     if counts["KANA"] >= 2 and counts["KANA"] >= 0.1 * (counts["CJK"] + counts["KANA"]):
         return "japanese"
     if counts["HANGUL"] >= max(2, counts["CJK"]):

@@ -1,8 +1,10 @@
 """Who asks the LLM for notes, and what is done with its answers.
 
-Kept here: a note that comes out has passed cleaning and grounding; an answer that does not pass is asked for once
-more with another prompt and then counts as rejected; a runtime that fails leaves a failed note and stops nobody; and
-the notes do not depend on the order in which the chunks come, nor on how many are asked for at a time.
+Invariants:
+- A note that comes out has passed cleaning and grounding.
+- An answer that does not pass is asked for once more with another prompt and then counts as rejected.
+- A runtime that fails leaves a failed note and stops nobody.
+- The notes do not depend on the order in which the chunks come, nor on how many are asked for at a time.
 """
 
 from __future__ import annotations
@@ -79,11 +81,11 @@ class LLMRuntime(Protocol):
         ...
 
     def room(self, prompt: Prompt) -> int:
-        """Tokens left for an answer behind this prompt; negative when the prompt alone is too long."""
+        """Return tokens left for an answer behind this prompt; negative when the prompt alone is too long."""
         ...
 
     def generate(self, prompt: Prompt, max_tokens: int) -> Completion:
-        """The answer to a prompt, at most one line of ``max_tokens`` tokens.
+        """Return the answer to a prompt, at most one line of ``max_tokens`` tokens.
 
         Raises:
             LLMFailure: when it fails at this prompt; :class:`PromptTooLong` where a narrower one may go well.
@@ -147,7 +149,7 @@ class NoteWriter:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
     def prompt(self, window: Window) -> Prompt:
-        """The exact prompt for a window; what the document says to an LLM is left out of it."""
+        """Return the exact prompt for a window; what the document says to an LLM is left out of it."""
         calm = quiet(window)
         prompt = self._composed(calm)
         if calm == window and self._template.shows_all(window):
@@ -159,7 +161,7 @@ class NoteWriter:
         return key(prompt, self.fingerprint)
 
     def write(self, prompts: Sequence[Prompt], windows: Sequence[Window]) -> list[Note]:
-        """The notes for prompts and the windows they were made of, in the same order.
+        """Return the notes for prompts and the windows they were made of, in the same order.
 
         Chunks that share the first part of their prompt are asked for one after another, whatever their order, and
         those with more of the document before them later; as many at a time as the runtime answers.
@@ -173,7 +175,7 @@ class NoteWriter:
         return [notes[index] for index in range(len(prompts))]
 
     def _together(self, prompts: Sequence[Prompt], windows: Sequence[Window]) -> list[Note]:
-        """The notes in the order they are asked for, several at a time."""
+        """Return the notes in the order they are asked for, several at a time."""
         with ThreadPoolExecutor(self._runtime.parallel) as pool:
             try:
                 return list(pool.map(self._asked, prompts, windows))
@@ -183,7 +185,7 @@ class NoteWriter:
                 raise
 
     def _asked(self, prompt: Prompt, window: Window) -> Note:
-        """The note for one prompt, unless the runtime has failed too often in a row."""
+        """Return the note for one prompt, unless the runtime has failed too often in a row."""
         if self._failures >= FAILURES:
             return Note(outcome="failed", reason=f"not asked: the LLM failed {FAILURES} times in a row")
         note = self._note(prompt, window)
@@ -207,7 +209,7 @@ class NoteWriter:
         return Note(outcome="failed", reason="the prompt does not fit the LLM's context, however narrow its window")
 
     def _tried(self, prompt: Prompt, window: Window) -> Note:
-        """What comes of a prompt that fits, asked once or twice."""
+        """Ask once or twice for the note of a prompt that fits."""
         reason = ""
         for attempt in self._attempts(prompt):
             answer = self._runtime.generate(attempt, self._settings.max_tokens)
@@ -219,14 +221,14 @@ class NoteWriter:
         return Note(outcome="rejected", reason=reason)
 
     def _attempts(self, prompt: Prompt) -> Iterator[Prompt]:
-        """The prompt, and the one for a second try."""
+        """Yield the prompt, and the one for a second try."""
         yield prompt
         if self._settings.retry and prompt.again:
             self._count("retried")
             yield msgspec.structs.replace(prompt, ask=prompt.again)
 
     def _fitting(self, prompt: Prompt, window: Window) -> Iterator[Prompt]:
-        """The prompt and narrower ones, as far as they fit."""
+        """Yield the prompt and narrower ones, as far as they fit."""
         if self._fits(prompt):
             yield prompt
         self._count("narrowed")
@@ -253,7 +255,7 @@ def _digest(window: Window) -> str:
 
 
 def _checked(answer: Completion, window: Window) -> str | Rejection:
-    """The note in an answer, cleaned and grounded."""
+    """Return the note in an answer, cleaned and grounded."""
     note = clean(answer.text, answer.finished)
     if isinstance(note, Rejection):
         return note

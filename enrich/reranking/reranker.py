@@ -1,8 +1,10 @@
 """Rerankers: models that read a query and a text together and say how well the one answers the other.
 
-Kept here: a reranker is a folder on this machine and nothing is looked up on a network; a folder that holds another
-kind of model is refused, because the library would put random numbers where its scores come from. Importing this
-module loads no model.
+Invariants:
+- A reranker is a folder on this machine and nothing is looked up on a network.
+- A folder that holds another kind of model is refused, because the library would put random numbers where its scores
+  come from.
+- Importing this module loads no model.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Reranker(Protocol):
         """Hexadecimal; differs when the same query and texts could get other scores."""
 
     def scores(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """How well each text answers the query, (n,), the higher the better.
+        """Return how well each text answers the query, (n,), the higher the better.
 
         Args:
             texts: embedded texts, prefix and all: what the embedder and BM25 read.
@@ -71,7 +73,9 @@ class CrossEncoderReranker:
         return digest.hexdigest()
 
     def scores(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """The network's own numbers, (n,) in float32; a pair over the model's limit is cut at the end of the longer.
+        """Return the raw scores of n pairs: (n,) in float32.
+
+        A pair over the model's limit is cut at the end of its longer text.
 
         The sigmoid that the library puts over them is left out: in single precision it makes all high scores equal.
         """

@@ -132,11 +132,14 @@ class Plan:
         return sum(self.steps.values()) - self.steps["remove"]
 
     def read(self) -> Iterator[Step]:
-        """The steps, in their order."""
+        """Return the steps, in their order."""
         return read_steps(self.path)
 
     def batches(self, state: BuildState) -> Iterator[Batch]:
-        """The documents to look at, in batches of at most so many bytes (unless one alone is larger) and documents."""
+        """Yield the documents to look at, in batches bounded in bytes and in documents.
+
+        A document larger than a batch makes one of its own.
+        """
         batch: list[Step] = []
         held = 0
         limit, count = state.settings.batch_bytes, state.settings.batch_documents
@@ -152,14 +155,14 @@ class Plan:
             yield Batch(self.entries(state, batch))
 
     def removed(self, state: BuildState) -> Iterator[list[Row]]:
-        """The catalog rows of documents that are gone, some at a time."""
+        """Yield the catalog rows of documents that are gone, some at a time."""
         gone = (step.document_id for step in self.read() if step.do == "remove")
         while ids := list(islice(gone, REMOVED_AT_ONCE)):
             rows = state.published_rows(ids)
             yield [rows[name] for name in ids]
 
     def entries(self, state: BuildState, steps: list[Step]) -> list[Entry]:
-        """The documents of some steps."""
+        """Return the documents of some steps."""
         rows = state.published_rows(step.document_id for step in steps if step.do != "add")
         return [self._entry(state, step, rows.get(step.document_id)) for step in steps]
 
@@ -176,7 +179,7 @@ class Plan:
 
 
 def read_steps(path: Path) -> Iterator[Step]:
-    """The steps of a plan's file."""
+    """Yield the steps of a plan's file."""
     decode = msgspec.json.Decoder(Step).decode
     with path.open("rb") as file:
         for line in file:
@@ -211,7 +214,7 @@ def make_plan(state: BuildState, path: Path, asked: Asked) -> Plan:
 
 
 def _steps(state: BuildState, plan: Plan, asked: Asked) -> Iterator[Step]:
-    """The steps by ascending key."""
+    """Yield the steps by ascending key."""
     pairs = _pairs(state, plan)
     while piece := list(islice(pairs, PIECE)):
         same = _same_bytes(state, piece)
@@ -235,7 +238,7 @@ def _steps(state: BuildState, plan: Plan, asked: Asked) -> Iterator[Step]:
 
 
 def _to_do(state: BuildState, plan: Plan, asked: Asked, listed: Object, row: Known | None, *, moved: bool) -> str:
-    """The step for a document that the source lists; empty where it needs none.
+    """Return the step for a document that the source lists; empty where it needs none.
 
     Args:
         moved: whether another version means other bytes.
@@ -255,7 +258,7 @@ def _to_do(state: BuildState, plan: Plan, asked: Asked, listed: Object, row: Kno
 
 
 def _pairs(state: BuildState, plan: Plan) -> Iterator[tuple[Object | None, Known | None]]:
-    """Both sides by ascending key, one beside the other."""
+    """Yield both sides by ascending key, one beside the other."""
     known = _known(state, plan)
     row = next(known, None)
     for listed in _listed(state, plan):
@@ -273,7 +276,7 @@ def _pairs(state: BuildState, plan: Plan) -> Iterator[tuple[Object | None, Known
 
 
 def _listed(state: BuildState, plan: Plan) -> Iterator[Object]:
-    """What the source lists; what is skipped by its name in a version that does not change."""
+    """Yield the listing of the source; one skipped by its name gets a version that never changes."""
     last = ""
     for listed in state.resources.source.objects():
         if plan.listed and listed.key <= last:
@@ -292,7 +295,7 @@ def _listed(state: BuildState, plan: Plan) -> Iterator[Object]:
 
 
 def _same_bytes(state: BuildState, piece: list[tuple[Object | None, Known | None]]) -> dict[str, SeenVersion]:
-    """Those documents, by id, whose version changed while their bytes did not, as far as the cache knows."""
+    """Return those documents, by id, whose version changed while their bytes did not, as far as the cache knows."""
     asked = {}
     for listed, row in piece:
         changed = listed is not None and row is not None and row.version not in ("", SKIPPED, listed.version)
@@ -311,17 +314,17 @@ def _same_bytes(state: BuildState, piece: list[tuple[Object | None, Known | None
 
 
 def _to_read(listed: Object | Step) -> int:
-    """Bytes of a document that are to be read."""
+    """Return bytes of a document that are to be read."""
     return listed.size if not listed.problem else 0
 
 
 def _counts(row: Known) -> bool:
-    """Whether the guard of removals counts a document: one that was skipped is in no index."""
+    """Return whether the guard of removals counts a document: one that was skipped is in no index."""
     return row.status != "skipped" or row.tokens > 0
 
 
 def _known(state: BuildState, plan: Plan) -> Iterator[Known]:
-    """What the catalog holds of the source, by ascending key."""
+    """Yield the catalog rows of the source, by ascending key."""
     if state.published is None:
         return
     catalog = published_catalog(state.storage, state.published)

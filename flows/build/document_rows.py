@@ -38,7 +38,7 @@ def document_rows(
     notes: Sequence[str],
     embeddings: Sequence[Embedding | None],
 ) -> DocumentRows:
-    """The rows of a document.
+    """Return the rows of a document.
 
     Args:
         chunks: all its chunks, in reading order.
@@ -75,7 +75,7 @@ def document_rows(
 
 
 def row_without_chunks(state: BuildState, entry: Entry, standing: Row | None = None) -> Row:
-    """The catalog row of a document of which nothing new goes into the index; what is in it stays.
+    """Return the catalog row of a document of which nothing new goes into the index; what is in it stays.
 
     Args:
         standing: its row as it is published, or with the labels that its rows were given by this build.
@@ -91,7 +91,7 @@ def row_without_chunks(state: BuildState, entry: Entry, standing: Row | None = N
 
 
 def _attempts(entry: Entry, most: int) -> int:
-    """How many attempts in a row failed, this one among them.
+    """Return how many attempts in a row failed, this one among them.
 
     A document that is left alone stays at ``most``, so that a further failure changes nothing; where it has changed
     since, its attempts begin anew.
@@ -109,7 +109,7 @@ def _attempts(entry: Entry, most: int) -> int:
 
 
 def standing_labels(entry: Entry) -> list[str]:
-    """The labels of a document whose rows stay: those it has, and those that hold for it today."""
+    """Return the labels of a document whose rows stay: those it has, and those that hold for it today."""
     return sorted({*entry.labels, *(entry.row.labels if entry.row is not None else ())})
 
 

@@ -1,7 +1,9 @@
 """``build --plan``: what a build would do and how long that would take; and a kept plan, to be replayed.
 
-Kept here: a plan writes nothing to the index; what it cannot know without reading documents is estimated and says
-so; and a kept plan is replayed only where source, index and settings are still what it was made for.
+Invariants:
+- A plan writes nothing to the index.
+- What it cannot know without reading documents is estimated and says so.
+- A kept plan is replayed only where source, index and settings are still what it was made for.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_build(settings: Settings, asked: Asked | None = None, keep: Path | None = None) -> dict[str, Any]:
-    """What a build would do, as ``gristmill build --plan --json`` prints it.
+    """Plan a build, as ``gristmill build --plan --json`` prints it.
 
     Args:
         asked: what the build would be asked for.
@@ -140,12 +142,12 @@ def _keep(path: Path, state: BuildState, plan: Plan) -> None:
 
 
 def _kept_steps(plan: Plan) -> Iterator[Step]:
-    """The steps that a kept plan holds: which documents are read again depends on the day."""
+    """Return the steps that a kept plan holds: which documents are read again depends on the day."""
     return (step for step in plan.read() if step.do not in READ_AGAIN)
 
 
 def _documents(plan: Plan) -> dict[str, int]:
-    """Documents by what is to be done for them; those skipped by their names only as ``skipped``."""
+    """Return documents by what is to be done for them; those skipped by their names only as ``skipped``."""
     own = {do: count - plan.skipped_steps[do] for do, count in plan.steps.items()}
     unchanged = plan.unchanged - (plan.skipped - sum(plan.skipped_steps.values()))
     return {"listed": plan.listed, "unchanged": unchanged, **own, "skipped": plan.skipped}
@@ -185,7 +187,7 @@ class _Planned:
         self.work |= {name: math.ceil(round(value, 6)) for name, value in self._sums.items()}
 
     def _entries(self, plan: Plan) -> Iterator[Entry]:
-        """The documents to look at, with what the cache knows of their bytes."""
+        """Yield the documents to look at, with what the cache knows of their bytes."""
         steps = (step for step in plan.read() if step.do != "remove")
         while batch := list(islice(steps, AT_ONCE)):
             entries = [entry for entry in plan.entries(self._state, batch) if not entry.failed]

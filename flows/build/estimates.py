@@ -58,7 +58,7 @@ class Estimate:
     by_type: dict[str, Found]
 
     def of(self, one: Unread) -> Found:
-        """What a document makes."""
+        """Return the estimate for a document."""
         known = self.found.get(one.key)
         if known is not None:
             return known
@@ -98,7 +98,7 @@ def estimate(state: BuildState, documents: Iterable[Unread]) -> Estimate:
 
 
 def _samples(documents: Iterable[Unread]) -> dict[str, list[Unread]]:
-    """Some documents of each type, chosen by a digest of their keys."""
+    """Return some documents of each type, chosen by a digest of their keys."""
     heaps: dict[str, list[tuple[int, str, int]]] = {}
     for one in documents:
         heap = heaps.setdefault(_kind(one.key), [])
@@ -115,7 +115,7 @@ def _samples(documents: Iterable[Unread]) -> dict[str, list[Unread]]:
 
 
 def _made(state: BuildState, one: Unread) -> Found | None:
-    """What a document makes; None where it cannot be fetched now."""
+    """Parse and cut a document; None where it cannot be fetched now."""
     try:
         fetched = state.resources.source.fetch(one.key)
     except OSError:

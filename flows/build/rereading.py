@@ -60,7 +60,7 @@ class Turns:
         return self._state is not None
 
     def is_due(self, document_id: str) -> bool:
-        """Whether a document is to be read again by this build."""
+        """Return whether a document is to be read again by this build."""
         if self._state is None or not self._over:
             return False
         turn = (int(document_id[:8], 16) - self._state.turn - 1) % self._days

@@ -12,7 +12,7 @@ from indexes.revisions.generation import published_catalog
 
 
 def stored_documents(state: BuildState, document_ids: Iterable[str] | None = None) -> Iterator[Batch]:
-    """Documents of the published catalog in batches, by ascending id; all of them by default."""
+    """Yield documents of the published catalog in batches, by ascending id; all of them by default."""
     assert state.published is not None
     limit, count = state.settings.batch_bytes, state.settings.batch_documents
     table = published_catalog(state.storage, state.published).columns(["document_id", "size"]).sort_by("document_id")

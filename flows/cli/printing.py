@@ -58,7 +58,7 @@ def print_build(report: dict[str, Any], exclude: Sequence[str] = ()) -> None:
 
 
 def print_hits(answer: dict[str, Any], *, explain: bool) -> None:
-    """The hits of a search."""
+    """Print the hits of a search."""
     if not answer["hits"]:
         print_line("No hits.")
     for hit, place in zip(answer["hits"], places(answer["hits"]), strict=True):
@@ -85,7 +85,7 @@ def print_hits(answer: dict[str, Any], *, explain: bool) -> None:
 
 
 def places(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Where each hit stands: its locator, with as much of the key as tells it from the other hits.
+    """Return where each hit stands: its locator, with as much of the key as tells it from the other hits.
 
     A long key is cut from the left, at a slash.
     """
@@ -104,7 +104,7 @@ def places(found: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _short_key(key: str, keys: Collection[str]) -> str:
-    """A key as it is where it is short, otherwise its end, by which it differs from the others."""
+    """Return a key as it is where it is short, otherwise its end, by which it differs from the others."""
     start = 0
     while len(key) - start > _KEY:
         slash = key.find("/", start)
@@ -115,7 +115,7 @@ def _short_key(key: str, keys: Collection[str]) -> str:
 
 
 def print_inspection(found: dict[str, Any]) -> None:
-    """A document's tree and chunks."""
+    """Print a document's tree and chunks."""
     document = found["document"]
     print_line(
         f"{document['media_type']}, {document['status']}" + (f": {document['reason']}" if document["reason"] else "")
@@ -204,7 +204,7 @@ def _curves(title: str, runs: list[dict[str, Any]], few: int) -> Table:
 
 
 def _interval(run: dict[str, Any], few: int) -> str:
-    """Where recall at 10 lies, as far as the questions tell: not where they are few or all came out alike."""
+    """Return where recall at 10 lies, as far as the questions tell: not where they are few or all came out alike."""
     low, high = run["intervals"]["10"]
     if run["n"] < few:
         return "too few"
@@ -212,7 +212,7 @@ def _interval(run: dict[str, Any], few: int) -> str:
 
 
 def print_golden_check(found: dict[str, Any]) -> None:
-    """What is wrong with a golden set."""
+    """Print the problems of a golden set."""
     print_line(f"{found['golden']}: {found['answerable']} questions with an answer, {found['unanswerable']} without")
     print_line("categories " + _pairs(found["by_category"]))
     print_line("kinds      " + _pairs(found["by_kind"]))
@@ -225,7 +225,7 @@ def print_golden_check(found: dict[str, Any]) -> None:
 
 
 def print_golden_added(found: dict[str, Any]) -> None:
-    """A question that was written."""
+    """Print a question that was added."""
     added = found["added"]
     print_line(f"{added['id']} written to {found['golden']}: {added['question']}")
     for span in added["spans"]:
@@ -262,7 +262,7 @@ def print_plan(found: dict[str, Any], exclude: Sequence[str] = ()) -> None:
 
 
 def print_revisions(found: dict[str, Any]) -> None:
-    """The kept revisions."""
+    """Print the kept revisions."""
     for one in found["revisions"]:
         mark = "*" if one["revision"] == found["published"] else " "
         print_line(
@@ -289,7 +289,7 @@ def print_rolled_back(found: dict[str, Any]) -> None:
 
 
 def print_swept(found: dict[str, Any]) -> None:
-    """What was cleared away."""
+    """Print what a sweep removed."""
     if "keys" in found:
         print_erased(found)
     if found["revisions_given_up"]:
@@ -301,7 +301,7 @@ def print_swept(found: dict[str, Any]) -> None:
 
 
 def print_erased(found: dict[str, Any]) -> None:
-    """What was erased, and where it was found."""
+    """Print what was erased, and where it was found."""
     for one in found["found"]:
         numbers = ", ".join(map(str, one["revisions"]))
         print_line(f"{one['key']} of source {one['source']} stood in the revisions {numbers}; it is erased.")
@@ -317,7 +317,7 @@ def print_erased(found: dict[str, Any]) -> None:
 
 
 def print_verified(found: dict[str, Any]) -> None:
-    """What was found wrong."""
+    """Print the findings of a verification."""
     for one in found["revisions"]:
         print_line(f"revision {one['revision']} of {one['generation']}: {one['checked']:,} rows read")
         for finding in one["findings"]:
@@ -329,7 +329,7 @@ def print_verified(found: dict[str, Any]) -> None:
 
 
 def print_repaired(found: dict[str, Any]) -> None:
-    """What was set right."""
+    """Print what a repair did."""
     if found["probes"]:
         print_line("The probes by which runtimes prove themselves were made again.")
     if "revision" in found:
@@ -372,7 +372,7 @@ def _skipped(types: list[dict[str, Any]], exclude: Sequence[str]) -> None:
 
 
 def _names(names: list[str]) -> str:
-    """The first few of them, and how many more there are."""
+    """Return the first few of them, and how many more there are."""
     more = f" and {len(names) - _LONGEST} more" if len(names) > _LONGEST else ""
     return ", ".join(names[:_LONGEST]) + more if names else "none"
 

@@ -8,14 +8,14 @@ from flows.cli.printing import print_line
 
 
 def print_models(found: dict[str, Any]) -> None:
-    """The models and where they lie."""
+    """Print the models and their folders."""
     for one in found["models"]:
         state = one["folder"] or one["problem"]
         print_line(f"{one['name']:<32} {one['kind']:<9} {one['licence']:<12} {one['bytes'] / 1e6:>8.0f} MB  {state}")
 
 
 def print_checks(found: dict[str, Any]) -> None:
-    """What doctor found."""
+    """Print the checks of doctor."""
     for one in found["checks"]:
         print_line(f"{one['state']:<8} {one['name']:<28} {one['found']}")
         if one["remedy"]:
@@ -23,14 +23,14 @@ def print_checks(found: dict[str, Any]) -> None:
 
 
 def print_conversions(found: dict[str, Any]) -> None:
-    """The converted files."""
+    """Print the converted files."""
     for one in found["conversions"]:
         name = f"{one['runtime']}:{one['precision']}"
         print_line(f"{one['model']:<32} {name:<20} {one['size'] / 1e6:>8.0f} MB  sha256 {one['sha256']}")
 
 
 def print_parity(found: dict[str, Any]) -> None:
-    """The pairs of runtimes, the strata in which one does not pass, and its worst texts."""
+    """Print the pairs of runtimes, the strata in which one fails, and its worst texts."""
     print_line(f"{'':<6} {'a':<28} {'b':<28} {'least':>9} {'mean':>9} {'top 10':>7}")
     for pair in found["pairs"]:
         overlap = "" if pair["top10_overlap"] is None else f"{pair['top10_overlap']:.1%}"

@@ -4,7 +4,9 @@ Every rung is a pair of stores of its own, made of the documents that the publis
 fetched and nothing parsed: the same chunks under another text, or other chunks under the same. So what is measured is
 what a build with these settings would serve. The rungs' vectors go into the memory, and a second run makes none.
 
-Kept here: rungs differ in the one thing that their name says; the published index is not touched.
+Invariants:
+- Rungs differ in the one thing that their name says.
+- The published index is not touched.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ def ablate(
     html: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """The ladder over the published index's documents, kept as a record: bare text, heading path, notes of each kind.
+    """Measure the ladder over the documents of the published index, and keep it as a record.
+
+    Its rungs: bare text, heading path, notes of each kind.
 
     Notes by the LLM are those that the memory holds for the settings; a rung with them says how many chunks have one.
 
@@ -143,7 +147,7 @@ class _Maker:
         self._caches = Caches(storage, lambda: embedder.dimension)
 
     def stores(self, rung: Rung) -> tuple[ChunkTable, LexicalIndex, str]:
-        """The rung's stores, and its name with how many of its chunks have a note."""
+        """Return the rung's stores, and its name with how many of its chunks have a note."""
         folder = self._folder / "rung"
         table = ChunkTable.create(lancedb.connect(str(folder)), self._embedder.dimension)
         lexical = LexicalIndex.create(folder / "lexical")
@@ -184,7 +188,7 @@ class _Maker:
         )
 
     def _noted(self, rung: Rung, document: Document, title: str, chunks: Sequence[Chunk]) -> list[str]:
-        """The notes within their reserve; those by rule are made, those by the LLM are taken from the memory."""
+        """Return the notes within their reserve; those by rule are made, those by the LLM are taken from the memory."""
         if rung.notes is None:
             return [""] * len(chunks)
         around = Windows(document, title, window_settings(self._settings), chunks)
@@ -198,7 +202,7 @@ class _Maker:
         return [fit(text, self._settings.note_reserve, rung.ruler.count) if text else "" for text in texts]
 
     def _embedded(self, rows: Sequence[index_rows.Row]) -> list[index_rows.Vector | None]:
-        """A vector for each row of a document that gets them, from the memory where it has one."""
+        """Return a vector for each row of a document that gets them, from the memory where it has one."""
         embeds = self._settings.embeds
         keys = [
             vector_key(text_digest(row.embedded_text), self._embedder.fingerprint) if embeds(row.key) else ""
@@ -232,7 +236,7 @@ def _writers(settings: Settings) -> list[str]:
 
 
 def _batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Some megabytes of documents at a time."""
+    """Yield some megabytes of documents at a time."""
     batch: list[Row] = []
     held = 0
     for row in rows:
@@ -246,7 +250,7 @@ def _batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _steps(runs: Sequence[Run]) -> list[str]:
-    """Each rung against the one with the heading path alone, hybrid, in a sentence."""
+    """Return each rung against the one with the heading path alone, hybrid, in a sentence."""
     hybrid = [run for run in runs if run.mode == "hybrid"]
     base = next(run for run in hybrid if run.variant == PATH)
     lines = []

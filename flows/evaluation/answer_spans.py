@@ -13,7 +13,7 @@ WIDER: Final = 5  # lines before and after by which a quote is widened until it 
 
 
 def find_document(name: str, texts: Mapping[str, str]) -> str:
-    """The key of a document by its key or the end of it.
+    """Return the key of a document by its key or the end of it.
 
     Raises:
         UsageError: when there is none, or several.
@@ -33,7 +33,7 @@ def find_document(name: str, texts: Mapping[str, str]) -> str:
 
 
 def pin(key: str, text: str, quote: str | None, line: int | None) -> Span:
-    """The span of a quote, or of a line, in a document.
+    """Return the span of a quote, or of a line, in a document.
 
     Args:
         line: in which the quote begins, from 1; it tells a quote from others like it.
@@ -64,7 +64,7 @@ def pin(key: str, text: str, quote: str | None, line: int | None) -> Span:
 
 
 def unique_span(key: str, text: str, start: int, end: int, quote: str) -> Span:
-    """A span for the passage ``[start, end)``: its words where they stand once, wider ones, or its offsets."""
+    """Return a span for the passage ``[start, end)``: its words where they stand once, wider ones, or its offsets."""
     for wanted in (quote.strip(), text[start:end], *_wider(text, start, end)):
         if occurrences(wanted, text) == [(start, end)] or (
             len(found := occurrences(wanted, text)) == 1 and found[0][0] <= start and end <= found[0][1]
@@ -74,7 +74,7 @@ def unique_span(key: str, text: str, start: int, end: int, quote: str) -> Span:
 
 
 def _wider(text: str, start: int, end: int) -> list[str]:
-    """The lines around a passage, more and more of them."""
+    """Return the lines around a passage, more and more of them."""
     found = []
     for _ in range(WIDER):
         start = text.rfind("\n", 0, max(0, start - 1)) + 1

@@ -102,7 +102,7 @@ def finish(storage: Storage, record: Record, other: Record | None, html: Path | 
 
 
 def find_record(storage: Storage, name: str) -> Record:
-    """A record by its id, its path, or ``last``: the newest of a published revision.
+    """Return a record by its id, its path, or ``last``: the newest of a published revision.
 
     Raises:
         UsageError: when there is none.

@@ -36,7 +36,7 @@ LEAK: Final = 6  # words in a row that question and answer share; BM25 then find
 
 
 def check(settings: Settings, golden: Path) -> dict[str, Any]:
-    """What is wrong with a golden set.
+    """Check a golden set.
 
     Returns:
         ``questions``, ``answerable``, ``unanswerable``, ``by_category``, ``by_kind``; ``errors`` (``stale`` and
@@ -167,7 +167,7 @@ def _uncovered(place: Place, chunks: Sequence[Place]) -> dict[str, str] | None:
 
 
 def _shared(question: str, answer: str) -> str:
-    """The words in a row that a question has from its answer; empty when they are too few to tell it."""
+    """Return the words in a row that a question has from its answer; empty when they are too few to tell it."""
     one, other = re.findall(r"\w+", fold(question)), re.findall(r"\w+", fold(answer))
     found = SequenceMatcher(None, one, other, autojunk=False).find_longest_match()
     return " ".join(one[found.a : found.a + found.size]) if found.size >= LEAK else ""

@@ -45,7 +45,7 @@ class GoldenSet:
 
 
 def resolve(path: Path, questions: Sequence[Question], texts: Mapping[str, str], *, strict: bool) -> GoldenSet:
-    """The questions of a golden set against the texts of a revision, by key.
+    """Return the questions of a golden set against the texts of a revision, by key.
 
     Args:
         questions: what the file at ``path`` holds.
@@ -71,7 +71,7 @@ def resolve(path: Path, questions: Sequence[Question], texts: Mapping[str, str],
 
 
 def texts_of(storage: Storage, rows: Iterable[Row]) -> Mapping[str, str]:
-    """The indexed text of each document by its key, read when it is asked for.
+    """Return the indexed text of each document by its key, read when it is asked for.
 
     Asking for one raises :class:`indexes.evaluation.golden.Stale` when two sources hold that key, or the parsed
     document is no longer cached.

@@ -85,7 +85,7 @@ def run(
 def _opened(
     settings: Settings, name: str, registry: Registry, models: ModelFolder, names: list[str], say: Say
 ) -> Iterator[Embedder]:
-    """The runtimes to compare; where they are not named, one that cannot run here is left out, and said."""
+    """Yield the runtimes to compare; where they are not named, one that cannot run here is left out, and said."""
     model = registry.embedder(name)
     wanted = [choice(model, one) for one in names] or choices(model)
     for one in wanted:

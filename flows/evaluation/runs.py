@@ -73,7 +73,7 @@ def measure(
     vectors: npt.NDArray[np.float32] | None,
     how: Fusion,
 ) -> Measured:
-    """One run a mode over a pair of stores.
+    """Return one run a mode over a pair of stores.
 
     Args:
         vectors: of the golden set's texts, shape (n, dimension); None for stores without vectors.
@@ -99,7 +99,7 @@ def measure(
 def make_record(
     settings: Settings, index: dict[str, Any], fingerprints: dict[str, str], rows: Sequence[Row], measured: Measured
 ) -> Record:
-    """The record of what was measured over a revision; the worst questions are still to be added.
+    """Return the record of what was measured over a revision; the worst questions are still to be added.
 
     Args:
         index: address, generation, revision and counts.
@@ -136,18 +136,18 @@ def make_record(
 
 
 def published_index(storage: Storage, pointer: Pointer) -> tuple[dict[str, Any], dict[str, str]]:
-    """What a record says of a published revision: ``index`` and ``fingerprints`` of :func:`make_record`."""
+    """Return ``index`` and ``fingerprints`` of :func:`make_record` for a published revision."""
     index = {"address": storage.address, "generation": pointer.generation, "revision": pointer.revision}
     return index | pointer.counts, {"embedder": f"{pointer.embedder} {pointer.embedder_fingerprint}"}
 
 
 def corpus_digest(rows: Iterable[Row]) -> str:
-    """What the documents of an index are: SHA-256 of their keys and bytes, in hexadecimal."""
+    """Return the digest of a corpus: SHA-256 of keys and bytes of its documents, in hexadecimal."""
     return _digest(sorted(f"{row.key}\0{row.bytes_digest}" for row in rows if row.document))
 
 
 def worst_questions(run: Run, golden: GoldenSet, table: ChunkTable, texts: Mapping[str, str]) -> list[Example]:
-    """The questions of which most is missing or stands lowest."""
+    """Return the questions of which most is missing or stands lowest."""
 
     def badness(one: Asked) -> tuple[float, float, str]:
         ranks = run.scores[one.id].midpoint
@@ -188,7 +188,7 @@ def _shown(text: str) -> str:
 
 
 def _histogram(lengths: Sequence[int]) -> dict[str, int]:
-    """How many chunks have up to so many tokens, and more than the step before."""
+    """Return how many chunks have up to so many tokens, and more than the step before."""
     steps = list(STEPS)
     while lengths and steps[-1] < max(lengths):
         steps.append(2 * steps[-1])

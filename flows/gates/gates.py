@@ -1,7 +1,9 @@
 """What a finished build must pass before it is published; each gate gives its figure for the record.
 
-Kept here: every gate has a name; a gate that is forced says so in its figure, which the report, the artifact and the
-revision keep; and what would break an index for its readers cannot be forced.
+Invariants:
+- Every gate has a name.
+- A gate that is forced says so in its figure, which the report, the artifact and the revision keep.
+- What would break an index for its readers cannot be forced.
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ def check_failures(state: BuildState, listed: int) -> str:
 
 
 def check_some_text(state: BuildState) -> str:
-    """The next revision holds chunks at all.
+    """Require at least one chunk in the next revision.
 
     Raises:
         GateRefused: when it holds none.
@@ -126,8 +128,9 @@ def check_some_text(state: BuildState) -> str:
 
 
 def check_parity(state: BuildState) -> str:
-    """The runtime proved itself before its first vector; and where vectors are all remembered, the probes by which
-    readers prove themselves are there too, or are made now.
+    """Require a runtime that proved itself before its first vector, and probes for readers.
+
+    Probes are made now where vectors were all cached and probes are missing.
 
     Raises:
         GateRefused: when the runtime does not make the vectors of the index.
@@ -139,8 +142,10 @@ def check_parity(state: BuildState) -> str:
 
 
 def check_vectors(state: BuildState) -> str:
-    """Every vector that was written is one, and where vectors were made since this gate last passed, the embedder still
-    makes them: some of all rows and some of those that this build wrote are embedded again.
+    """Require valid vectors that the embedder still makes.
+
+    Where vectors were made since this gate last passed, a sample of all rows and one of the rows that this build wrote
+    are embedded again.
 
     Raises:
         GateRefused: when a vector is not finite or, of a model that normalizes, not of length 1; or one of a few
@@ -178,7 +183,7 @@ def check_vectors(state: BuildState) -> str:
 
 
 def _standing(table: ChunkTable, revision: int) -> list[str]:
-    """A few rows with vectors out of all, others in each revision."""
+    """Return a few rows with vectors out of all, others in each revision."""
     count = table.count()
     places = sorted(random.Random(revision).sample(range(count), min(count, 4 * PROBES)))
     rows = table.take(places, ["chunk_id", "provenance"]) if places else []

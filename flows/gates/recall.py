@@ -1,9 +1,11 @@
 """The gate of the golden set: recall is not worse than that of the published revision.
 
-Kept here: what readers get from either revision is compared, by hybrid where it has vectors and by BM25 where it has
-none, over the questions whose answers are the same words in both; a drop refuses when a paired test says that it is no
-luck, or when it is large; questions that no longer resolve and a comparison that cannot be made are never passed over
-without a word; and what was measured is kept as a record, of a refused build too.
+Invariants:
+- What readers get from either revision is compared, by hybrid where it has vectors and by BM25 where it has none,
+  over the questions whose answers are the same words in both.
+- A drop refuses when a paired test says that it is no luck, or when it is large.
+- Questions that no longer resolve and a comparison that cannot be made are never passed over without a word.
+- What was measured is kept as a record, of a refused build too.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class RecallGate:
         self._measured: Measured | None = None
 
     def check(self) -> str:
-        """The figure for the record.
+        """Return the figure for the record.
 
         Raises:
             GateRefused: when too many questions are stale, or recall is worse.
@@ -101,7 +103,7 @@ class RecallGate:
             )
 
     def _compared(self, now: Run, answers: Mapping[str, list[str]]) -> str:
-        """What is said of the published revision beside the figure."""
+        """Return the comparison with the published revision, for the figure."""
         guards = self._state.settings.guards
         if self._state.published is None:
             return ""
@@ -128,7 +130,7 @@ class RecallGate:
         return f"; {change.difference * 100:+.1f} points over {change.n} in both (p = {change.p:.3f}){modes}"
 
     def _before(self, pointer: Pointer) -> tuple[tuple[Run, Mapping[str, list[str]]] | None, str]:
-        """What readers get from the published revision and the words that answer there, or why that is not known."""
+        """Return the run of the published revision and the answers there, or the reason why it is unknown."""
         state = self._state
         texts = texts_of(state.storage, published_catalog(state.storage, pointer).rows())
         golden = resolve(self._path, self._questions, texts, strict=False)
@@ -150,7 +152,7 @@ class RecallGate:
         return (measure(PUBLISHED, table, lexical, golden, vectors, fusion(state.settings)).runs[0], answers), ""
 
     def _kept(self, pointer: Pointer, asked: list[Asked]) -> Run | None:
-        """The record of a published revision that asked the same, for one that cannot be asked any more."""
+        """Return the record of a published revision that asked the same, for one that cannot be asked any more."""
         digests = {one.id: one.digest for one in asked}
         for record in kept_records(self._state.storage.objects):
             named = [record.index.get(name) for name in ("generation", "revision", "refused")]
@@ -175,7 +177,7 @@ class RecallGate:
 
 
 def _answers(golden: GoldenSet, texts: Mapping[str, str]) -> dict[str, list[str]]:
-    """The words that answer each question."""
+    """Return the words that answer each question."""
     return {
         one.id: [texts[place.doc][place.start : place.end] for places in one.requirements for place in places]
         for one in golden.asked

@@ -28,7 +28,7 @@ _REACH: Final = 8.0  # seconds that the package index has to answer
 
 
 def examine(settings: Settings) -> dict[str, Any]:
-    """All checks; ``ok`` is false where something that a build needs is missing."""
+    """Return all checks; ``ok`` is false where something that a build needs is missing."""
     checks = [check for part in _PARTS for check in part(settings)]
     return {"ok": all(check["state"] != "missing" for check in checks), "checks": checks}
 
@@ -62,7 +62,7 @@ def choose_runtime(settings: Settings, say: Callable[[str], None]) -> None:
 
 
 def _runtime(settings: Settings) -> Iterator[dict[str, str]]:
-    """What runs the embedder here, and what was measured for it."""
+    """Return the runtimes of this machine, and their measurements."""
     name = f"runtime of {settings.embedder}"
     try:
         model = load_registry(*settings.model_files).embedder(settings.embedder)
@@ -100,7 +100,7 @@ def _models(settings: Settings) -> Iterator[dict[str, str]]:
 
 
 def _llm_server(settings: Settings) -> Iterator[dict[str, str]]:
-    """Whether the LLM's server answers and has the model."""
+    """Yield whether the LLM's server answers and has the model."""
     if settings.notes != "llm" or not settings.llm_url:
         return
     runtime = open_server(settings)
@@ -115,7 +115,7 @@ def _llm_server(settings: Settings) -> Iterator[dict[str, str]]:
 
 
 def _reachable(models: list[AnyModel]) -> dict[str, str]:
-    """Whether the package index can be asked for what is missing."""
+    """Return whether the package index can be asked for what is missing."""
     packages = [
         source
         for model in models
@@ -157,7 +157,7 @@ def _places(settings: Settings) -> Iterator[dict[str, str]]:
 
 
 def _store(settings: Settings) -> dict[str, str]:
-    """Whether an index can be kept on S3 there: written, read, and each write under its condition."""
+    """Return whether an index can be kept on S3 there: written, read, and each write under its condition."""
     try:
         probe(open_storage(settings).objects)
     except GristmillError as error:

@@ -21,7 +21,7 @@ from parsers.errors import StoreError, UsageError
 
 
 def revisions(settings: Settings) -> dict[str, Any]:
-    """The kept revisions, as ``gristmill revisions --json`` prints them.
+    """Return the kept revisions, as ``gristmill revisions --json`` prints them.
 
     Raises:
         StoreError: when nothing is published.
@@ -67,7 +67,7 @@ def rollback(settings: Settings, to: int | None) -> dict[str, Any]:
 
 
 def _keys(storage: Storage, pointer: Pointer) -> dict[str, str]:
-    """The keys of a revision's documents by document id."""
+    """Return the keys of a revision's documents by document id."""
     columns = published_catalog(storage, pointer).columns(["document_id", "key"])
     return dict(zip(columns["document_id"].to_pylist(), columns["key"].to_pylist(), strict=True))
 
@@ -163,7 +163,7 @@ def _publish(storage: Storage, draft: Draft, like: Pointer, *, made_by: str, hel
 
 @contextmanager
 def _holding(settings: Settings) -> Iterator[tuple[Storage, Pointer]]:
-    """The index, held for one writer, and what it has published; an erasure that was killed is finished first."""
+    """Hold the index for one writer; finish an erasure that was killed first."""
     storage, _ = published(settings)
     with storage.lock(), _clearly(storage):
         erasure.resume(storage)

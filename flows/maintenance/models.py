@@ -88,7 +88,7 @@ def _fast_here() -> list[str]:
 def _conversions(
     model: AnyModel, folder: ModelFolder, runtimes: list[str] | None, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """A model converted, as the records say it."""
+    """Return a model converted, as the records say it."""
     if not isinstance(model, EmbedderModel):
         raise ModelError(f"{model.name} is no embedder", "Only embedders are converted.")
     wanted = [choice(model, name) for name in runtimes or []] or [
@@ -98,7 +98,7 @@ def _conversions(
 
 
 def used(settings: Settings) -> list[str]:
-    """The names of the models that the settings use."""
+    """Return the names of the models that the settings use."""
     local = settings.notes == "llm" and not settings.llm_url and not settings.llm.endswith(".gguf")
     llm = [settings.llm] if local else []
     return list(dict.fromkeys([settings.embedder, settings.ruler, *llm]))

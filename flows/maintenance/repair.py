@@ -44,7 +44,7 @@ _AT_ONCE: Final = 1_000  # rows of the catalog that are written at a time
 
 
 def verify_index(settings: Settings, *, everything: bool = False) -> dict[str, Any]:
-    """Whether the index is whole, as ``gristmill verify --json`` prints it.
+    """Return whether the index is whole, as ``gristmill verify --json`` prints it.
 
     Every file of it is read; rows are read of the published revision.
 
@@ -63,7 +63,7 @@ def verify_index(settings: Settings, *, everything: bool = False) -> dict[str, A
 
 
 def _meant(settings: Settings) -> tuple[Storage, Pointer, list[Finding]]:
-    """The index and what it has published; where the pointer is lost, what it would be made from again."""
+    """Return the index and what it has published; where the pointer is lost, what it would be made from again."""
     try:
         return *published(settings), []
     except Damaged as error:
@@ -177,14 +177,14 @@ def _rebuilt(state: BuildState, pointer: Pointer, verdict: Verdict) -> tuple[int
 
 
 def _without(table: ChunkTable, documents: set[str]) -> Iterator[pa.RecordBatch]:
-    """All rows of a table but those of these documents."""
+    """Yield all rows of a table but those of these documents."""
     gone = pa.array(sorted(documents), pa.string())
     for batch in table.rows(schema(table.dimension).names):
         yield batch.filter(pc.invert(pc.is_in(batch["document_id"], gone)))
 
 
 def _catalog_of(table: ChunkTable, pointer: Pointer) -> Iterator[Row]:
-    """The catalog as far as the rows tell it; the next build looks at every document again."""
+    """Yield the catalog as far as the rows tell it; the next build looks at every document again."""
     columns = ["document_id", "start", "key", "chunk_id", "row_digest", "labels"]
     shape = pa.schema([schema(table.dimension).field(name) for name in columns])
     rows = pa.Table.from_batches(list(table.rows(columns)), shape).sort_by(
@@ -208,7 +208,7 @@ def _catalog_of(table: ChunkTable, pointer: Pointer) -> Iterator[Row]:
 
 
 def _forgotten(state: BuildState, catalog: Catalog) -> set[str]:
-    """Documents of a catalog that the cache does not hold."""
+    """Return documents of a catalog that the cache does not hold."""
     found: set[str] = set()
     for batch in catalog.columns(["document_id", "document"]).to_batches(_AT_ONCE):
         pairs = list(zip(batch["document_id"].to_pylist(), batch["document"].to_pylist(), strict=True))
@@ -218,8 +218,9 @@ def _forgotten(state: BuildState, catalog: Catalog) -> set[str]:
 
 
 def _renew_probes(state: BuildState, pointer: Pointer, verdict: Verdict) -> bool:
-    """Make the probes again where they are missing or broken: by the model's own runtime, where the one at hand made
-    vectors of the index and agrees with it.
+    """Make missing or broken probes again, by the model's own runtime.
+
+    The runtime at hand must have made vectors of the index and agree with it.
 
     Raises:
         GateRefused: when it does not agree.
@@ -283,7 +284,7 @@ def _publish(state: BuildState, like: Pointer) -> Pointer:
 
 
 def _normalized(settings: Settings, pointer: Pointer) -> bool:
-    """Whether the embedder of a revision makes vectors of length 1; not asked of one that is not known here."""
+    """Return whether the embedder of a revision makes vectors of length 1; not asked of one that is not known here."""
     try:
         return load_registry(*settings.model_files).embedder(pointer.embedder).normalize
     except GristmillError:

@@ -13,7 +13,7 @@ from indexes.revisions.generation import published_catalog
 
 
 def index_status(settings: Settings) -> dict[str, Any]:
-    """The published revision in figures, as ``gristmill status --json`` prints it.
+    """Return the published revision in figures, as ``gristmill status --json`` prints it.
 
     Raises:
         StoreError: when nothing is published.

@@ -1,8 +1,10 @@
 """Opening the embedder for an index: the runtime of this machine, which proves itself before its first vector.
 
-Kept here: a runtime that has not proved itself against the probes of an index makes no vector that is stored there or
-asked of it; the proof is remembered on this machine, for this runtime and these probes; and the probes are made by the
-model's own runtime, so that no other begins an index by its own measure.
+Invariants:
+- A runtime that has not proved itself against the probes of an index makes no vector that is stored there or asked of
+  it.
+- The proof is remembered on this machine, for this runtime and these probes.
+- The probes are made by the model's own runtime, so that no other begins an index by its own measure.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ def embedder_of(
 
 
 def open_query_embedder(settings: Settings, storage: Storage, pointer: Pointer) -> Embedder:
-    """The model that made the vectors of a published revision, by a runtime that proves itself against them.
+    """Return the model that made the vectors of a published revision, by a runtime that proves itself against them.
 
     Raises:
         ModelError: when it is missing, or the model of its name here is another one.
@@ -122,6 +124,6 @@ def _mark(data: bytes, embedder: Embedder) -> str:
 
 
 def _remember(mark: Path, figure: str) -> None:
-    """A cache that cannot be written costs the proof at every start, and nothing else."""
+    """Keep a mark; a cache that cannot be written only costs the proof at every start."""
     with suppress(OSError):
         atomic_write(mark, figure.encode())

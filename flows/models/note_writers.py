@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def window_settings(settings: Settings) -> WindowSettings:
-    """How much of a document stands around a chunk."""
+    """Return how much of a document stands around a chunk."""
     document = settings.note_document if asks_for_documents(settings) else 0
     return WindowSettings(
         neighbours=settings.note_neighbours, document=document, preceding=settings.note_window == "preceding"
@@ -29,7 +29,7 @@ def window_settings(settings: Settings) -> WindowSettings:
 
 
 def window_recipe(settings: Settings) -> str:
-    """What decides the windows of a document, beside the document."""
+    """Return the settings that decide the windows of a document."""
     if not asks_for_documents(settings):
         return f"{settings.note_neighbours}"
     preceding = ":preceding" * (settings.note_window == "preceding")
@@ -37,7 +37,7 @@ def window_recipe(settings: Settings) -> str:
 
 
 def asks_for_documents(settings: Settings) -> bool:
-    """Whether documents are to stand in the prompts; extractive notes have none."""
+    """Return whether documents are to stand in the prompts; extractive notes have none."""
     return settings.notes == "llm" and settings.note_window != "section"
 
 
@@ -60,11 +60,11 @@ class NoteMaker(Protocol):
         """Under what each window's note is remembered, in hexadecimal."""
 
     def write(self, windows: Sequence[Window]) -> list[Note]:
-        """The notes, in the order of the windows."""
+        """Return the notes, in the order of the windows."""
 
 
 def open_notes(settings: Settings, count: Callable[[str], int], counter: str = "") -> NoteMaker | None:
-    """What the settings say; None for no notes.
+    """Open the note writer of the settings; None for no notes.
 
     Args:
         count: counts tokens as the chunker does.
@@ -105,12 +105,12 @@ class ExtractiveNotes:
         return [cache_key(self.fingerprint, msgspec.json.encode(window).decode()) for window in windows]
 
     def write(self, windows: Sequence[Window]) -> list[Note]:
-        """The notes, in the order of the windows."""
+        """Return the notes, in the order of the windows."""
         return [extractive(window, self._budget, self._count) for window in windows]
 
 
 def open_server(settings: Settings) -> ServerRuntime:
-    """The LLM's server of the settings; nothing is sent yet."""
+    """Return the LLM's server of the settings; nothing is sent yet."""
     from enrich.notes.runtimes.server import ServerRuntime
 
     return ServerRuntime(
@@ -125,7 +125,7 @@ def open_server(settings: Settings) -> ServerRuntime:
 
 
 def _open_local(settings: Settings) -> LLMRuntime:
-    """The LLM of the model folder; it is loaded with the first note."""
+    """Return the LLM of the model folder; it is loaded with the first note."""
     from enrich.notes.runtimes.llama_cpp import LlamaRuntime
 
     folder = ModelFolder(settings.models_dir, settings.model_folders)
@@ -161,5 +161,5 @@ class LLMNotes:
         return [self._writer.key(self._writer.prompt(window)) for window in windows]
 
     def write(self, windows: Sequence[Window]) -> list[Note]:
-        """The notes, in the order of the windows."""
+        """Return the notes, in the order of the windows."""
         return self._writer.write([self._writer.prompt(window) for window in windows], windows)

@@ -15,12 +15,12 @@ SMALLEST: Final = 16  # tokens of text that a chunk must have room for
 
 
 def chunker_settings(settings: Settings) -> ChunkerSettings:
-    """What decides the cuts besides document and ruler."""
+    """Return the chunker's settings."""
     return ChunkerSettings(note_reserve=settings.note_reserve, overlap=settings.overlap, path_share=settings.path_share)
 
 
 def open_ruler(settings: Settings, limit: int | None = None) -> Ruler:
-    """The tokenizer and budget that the chunker counts with.
+    """Return the tokenizer and budget that the chunker counts with.
 
     Args:
         limit: tokens of a whole embedded text, for smaller chunks than the model could take.

@@ -90,7 +90,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machine() -> str:
-    """This machine's processor, its number of cores, and the versions of the libraries that compute."""
+    """Return the processor, its number of cores, and the versions of the computing libraries."""
     names = sorted({library for kind in RUNTIMES.values() for library in kind.libraries})
     listed = ", ".join(f"{name} {version}" for name, version in versions(names).items())
     return f"{_processor()}, {os.cpu_count()} cores; {listed}"
@@ -192,7 +192,7 @@ def start_of(embedder: str, registry: Registry, folder: ModelFolder, runtime: st
 
 
 def _compared(racing: dict[str, Embedder], own: str, say: Callable[[str], None]) -> dict[str, Tried]:
-    """Each runtime against the model's own."""
+    """Return each runtime against the model's own."""
     say(f"comparing {', '.join(racing)}")
     chosen, under = parity.texts(racing[own]), parity.conditions(racing[own])
     expected = parity.vectors_of(racing[own], chosen, under)
@@ -205,7 +205,7 @@ def _compared(racing: dict[str, Embedder], own: str, say: Callable[[str], None])
 
 
 def rates(racing: dict[str, Embedder], rounds: int, count: int) -> dict[str, float]:
-    """Texts a second of each embedder: the median of rounds in which they take turns on the same texts.
+    """Return texts a second of each embedder: the median of rounds in which they take turns on the same texts.
 
     Args:
         rounds: those that count; one more goes before them.

@@ -2,8 +2,11 @@
 
 Drawn here and by no chart library: those draw with scripts or make pictures, and the page allows neither.
 
-Kept here: all text and every attribute is escaped; colours stand in the page's style sheet by class, so that they
-follow the reader's light or dark mode; nothing is told by colour alone; and the same figures give the same bytes.
+Invariants:
+- All text and every attribute is escaped.
+- Colours stand in the page's style sheet by class, so that they follow the reader's light or dark mode.
+- Nothing is told by colour alone.
+- The same figures give the same bytes.
 """
 
 from __future__ import annotations
@@ -37,13 +40,13 @@ class Box(NamedTuple):
 
 
 def in_order(modes: Sequence[str]) -> list[str]:
-    """The modes once each, the known ones first; a mode's place here is its style."""
+    """Return the modes once each, the known ones first; a mode's place here is its style."""
     others = [mode for mode in dict.fromkeys(modes) if mode not in _MODES]
     return [mode for mode in _MODES if mode in modes] + others
 
 
 def style(mode: str, modes: Sequence[str]) -> int:
-    """The number of a mode's colour and marker: always the same for a known mode."""
+    """Return the number of a mode's colour and marker: always the same for a known mode."""
     if mode in _MODES:
         return _MODES.index(mode)
     return (len(_MODES) + [one for one in modes if one not in _MODES].index(mode)) % STYLES
@@ -61,7 +64,7 @@ def by_variant(runs: Sequence[Run], k: int) -> Markup:
 
 
 def bar(share: float, number: int | None = None, tick: float | None = None) -> Markup:
-    """A bar as wide as its cell would be at 1, with a tick to compare it with."""
+    """Return a bar as wide as its cell would be at 1, with a tick to compare it with."""
     parts = [_tag("rect", class_="track", width="100%", height="100%")]
     drawn = "bar" if number is None else f"bar fill{number}"
     parts.append(_tag("rect", class_=drawn, width=f"{100 * min(max(share, 0.0), 1.0):.1f}%", height="100%"))
@@ -72,19 +75,19 @@ def bar(share: float, number: int | None = None, tick: float | None = None) -> M
 
 
 def swatch(number: int) -> Markup:
-    """What a mode looks like in the charts, for the legend."""
+    """Return the line style of a mode, for the legend."""
     line = _tag("line", class_=f"curve line{number}", x1=1, x2=27, y1=7, y2=7)
     return _tag("svg", line + _marker(number, 14, 7), class_="swatch", width=28, height=14, aria_hidden="true")
 
 
 def cover(drawn: str) -> Markup:
-    """What the curves by a cover look like, ``solid`` or ``full``, whatever the mode."""
+    """Return the line style of a cover, ``solid`` or ``full``, for the legend."""
     line = _tag("line", class_=f"curve {drawn} plain", x1=1, x2=27, y1=7, y2=7)
     return _tag("svg", line, class_="swatch", width=28, height=14, aria_hidden="true")
 
 
 def _both(draw: Callable[[int], Markup], label: str) -> Markup:
-    """The picture for wide and for narrow windows; the style sheet shows one, with letters of the same size."""
+    """Return the picture for wide and for narrow windows; the style sheet shows one, with letters of the same size."""
     pictures = []
     for name, width in (("wide", _WIDE), ("narrow", _NARROW)):
         pictures.append(_tag("div", draw(width), class_=f"chart {name}", role="img", aria_label=label))
@@ -115,7 +118,7 @@ def _curves(runs: Sequence[Run], width: int) -> Markup:
 
 
 def _upright_axis(box: Box) -> list[Markup]:
-    """Lines across and figures from 0 to 1."""
+    """Return lines across and figures from 0 to 1."""
     parts = []
     for tenth in range(0, 11, 2):
         y = _upright(tenth / 10, box)
@@ -131,7 +134,7 @@ def _across_tick(box: Box, x: float, label: str) -> Markup:
 
 
 def _series(run: Run, number: int, across: Callable[[int], float], box: Box) -> list[Markup]:
-    """Both curves of a run; a mark says its figures when it is pointed at."""
+    """Return both curves of a run; a mark says its figures when it is pointed at."""
     full = _points(run.full_recall, across, box)
     parts = [_tag("polyline", class_=f"curve full line{number}", points=full)]
     for k in sorted(map(int, run.intervals)):
@@ -149,7 +152,7 @@ def _series(run: Run, number: int, across: Callable[[int], float], box: Box) -> 
 
 
 def _ends(runs: Sequence[Run], modes: Sequence[str], box: Box) -> list[Markup]:
-    """The name of each mode where its curve ends, moved apart, with a line to the curve."""
+    """Return the name of each mode where its curve ends, moved apart, with a line to the curve."""
     ends = [_upright(run.recall[max(run.recall, key=int)], box) for run in runs]
     parts = []
     for run, end, y in zip(runs, ends, _spread(ends, box.top, box.bottom), strict=True):
@@ -191,7 +194,7 @@ def _dots(runs: Sequence[Run], k: int, width: int) -> Markup:
 
 
 def _dot(run: Run, k: int, number: int, y: float, across: Callable[[float], float], letters: int) -> Markup:
-    """A row: the variant's name, the interval as a line, the marker and its figure."""
+    """Return a row: the variant's name, the interval as a line, the marker and its figure."""
     value = run.recall[str(k)]
     low, high = run.intervals.get(str(k), (value, value))
     lying = _tag("line", class_=f"whisker line{number}", x1=across(low), x2=across(high), y1=y, y2=y)
@@ -224,7 +227,7 @@ def _whisker(number: int, x: float, low: float, high: float) -> Markup:
 
 
 def _marker(number: int, x: float, y: float, *, hollow: bool = False) -> Markup:
-    """A disc, a square, a triangle, a diamond or a flat bar."""
+    """Return a disc, a square, a triangle, a diamond or a flat bar."""
     drawn = f"mark hollow line{number}" if hollow else f"mark fill{number}"
     size = 3.0 if hollow else 4.0
     if number == 0:
@@ -253,7 +256,7 @@ def _spread(heights: Sequence[float], top: float, bottom: float) -> list[float]:
 
 
 def _short(name: str, letters: int) -> str:
-    """A name cut to a width; a wide letter, as of Chinese, counts twice."""
+    """Return a name cut to a width; a wide letter, as of Chinese, counts twice."""
     used = 0
     for index, letter in enumerate(name):
         used += 2 if unicodedata.east_asian_width(letter) in "WF" else 1
@@ -267,7 +270,7 @@ def _text(x: float, y: float, text: str, drawn: str) -> Markup:
 
 
 def _tag(name: str, content: str = "", **attributes: Any) -> Markup:
-    """An element, escaped; content that is markup already is taken as it is."""
+    """Return an element, escaped; content that is markup already is taken as it is."""
     given = Markup().join(
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _value(value)) for key, value in attributes.items()
     )

@@ -23,7 +23,7 @@ LONG: Final = 220  # characters from which a text has one
 
 
 def page(record: Record, comparison: Mapping[str, Any] | None = None, against: str = "") -> str:
-    """The page of a record.
+    """Return the page of a record.
 
     Args:
         comparison: as :func:`indexes.evaluation.record.compare_records` gives it; None where nothing was compared.
@@ -53,7 +53,7 @@ def page(record: Record, comparison: Mapping[str, Any] | None = None, against: s
 
 
 def _first_variant(record: Record) -> dict[str, Any]:
-    """The curves and the tables of parts: of the variant that was run first, a run a mode."""
+    """Return the curves and the tables of parts: of the variant that was run first, a run a mode."""
     runs = _by_mode([run for run in record.runs if run.variant == record.runs[0].variant])
     modes = [run.mode for run in runs]
     return {
@@ -76,7 +76,7 @@ def _by_mode(runs: Sequence[Run]) -> list[Run]:
 
 
 def _parts(runs: Sequence[Run], groups: Sequence[Mapping[str, Group]]) -> list[dict[str, Any]]:
-    """A row a group after one of all questions: what each mode finds of it, and how far that is from all."""
+    """Return a row a group after one of all questions: what each mode finds of it, and how far that is from all."""
     names = sorted({name for own in groups for name in own})
     everything = [Group(run.n, run.recall) for run in runs]
     rows = [{"name": "all questions", "n": runs[0].n, "cells": _cells(runs, everything)}] if runs else []
@@ -87,7 +87,7 @@ def _parts(runs: Sequence[Run], groups: Sequence[Mapping[str, Group]]) -> list[d
 
 
 def _cells(runs: Sequence[Run], groups: Sequence[Group | None]) -> list[dict[str, Any]]:
-    """What a row says of each mode."""
+    """Return the values of a row for each mode."""
     modes = [run.mode for run in runs]
     cells = []
     for run, group in zip(runs, groups, strict=True):
@@ -105,7 +105,7 @@ def _cells(runs: Sequence[Run], groups: Sequence[Group | None]) -> list[dict[str
 
 
 def _ladder(runs: Sequence[Run]) -> dict[str, Any]:
-    """All runs by variant and mode, with the best figures of each column marked."""
+    """Return all runs by variant and mode, with the best figures of each column marked."""
     others = [f"full@{MAIN}", "MRR", "nDCG@10", "IoU@5"]
     separated = any(run.separation is not None for run in runs)
     if separated:
@@ -140,7 +140,7 @@ def _figures(run: Run, separated: bool) -> list[float | None]:
 
 
 def _best(column: Sequence[float | None]) -> float | None:
-    """The highest figure as it is printed; None where no two differ."""
+    """Return the highest figure as it is printed; None where no two differ."""
     shown = {round(value, 3) for value in column if value is not None}
     return max(shown) if len(shown) > 1 else None
 
@@ -158,7 +158,7 @@ def _comparison(comparison: Mapping[str, Any] | None) -> list[dict[str, Any]] | 
 
 
 def _channels(found: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What each channel finds, as titles with ids; None where there is one channel."""
+    """Return the answers of each channel, as titles with ids; None where there is one channel."""
     if not found:
         return None
     titles = {
@@ -174,7 +174,7 @@ def _channels(found: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _lengths(lengths: Mapping[str, int]) -> list[dict[str, Any]]:
-    """A row a step, from the shortest chunks to the longest."""
+    """Return a row a step, from the shortest chunks to the longest."""
     most = max(lengths.values(), default=0) or 1
     rows = []
     low = 0

@@ -1,8 +1,9 @@
 """How one file is parsed and cut, as a page that is read in a browser.
 
-Kept here: the text stands on the page whole, once, in order and with its white space; every number and reason that is
-shown in it comes from the style, so what is copied from the page is the text alone; and the work grows with the text
-and the number of its parts, not with their product.
+Invariants:
+- The text stands on the page whole, once, in order and with its white space.
+- Every number and reason that is shown in it comes from the style, so what is copied from the page is the text alone.
+- The work grows with the text and the number of its parts, not with their product.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Run(NamedTuple):
 
 
 def page(found: Mapping[str, Any], name: str) -> str:
-    """The page of a file.
+    """Return the page of a file.
 
     Args:
         found: as :func:`flows.inspection.inspect_file` gives it.
@@ -71,7 +72,7 @@ def page(found: Mapping[str, Any], name: str) -> str:
 
 
 def runs(text: str, chunks: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> list[Run]:
-    """The text in stretches, in order and without gaps, by one sweep over where chunks and left-out parts meet."""
+    """Cut the text where chunks and left-out parts begin and end, in one sweep, without gaps."""
     covers = _Sweep((number, chunk["start"], chunk["end"]) for number, chunk in enumerate(chunks, 1))
     outs = _Sweep((index, *_extent(node)) for index, node in enumerate(nodes) if node.get("left_out"))
     positions = sorted({0, len(text)} | covers.positions() | outs.positions())
@@ -120,7 +121,7 @@ class _Sweep:
 
 
 def _outside(text: str, low: int, high: int, begin: tuple[int, ...]) -> list[Run]:
-    """A part that is neither in a chunk nor left out: white space, or words with white space around them."""
+    """Return a part that is neither in a chunk nor left out: white space, or words with white space around them."""
     part = text[low:high]
     first, last = high - len(part.lstrip()), low + len(part.rstrip())
     if first == high:
@@ -139,7 +140,7 @@ def _extent(node: Mapping[str, Any]) -> tuple[int, int]:
 def _marked(
     text: str, stretches: Sequence[Run], nodes: Sequence[Mapping[str, Any]], facts: Sequence[str]
 ) -> Iterator[Markup]:
-    """The text with its marks. Everything but the text itself stands in attributes."""
+    """Yield the text with its marks. Everything but the text itself stands in attributes."""
     sections = [(_extent(node)[0], index) for index, node in enumerate(nodes) if node["kind"] == "section"]
     waiting = sorted(sections, reverse=True)
     for run in stretches:
@@ -224,7 +225,7 @@ def _tokens(chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _shares(stretches: Sequence[Run]) -> list[tuple[str, int]]:
-    """How many characters are in chunks, and how many are not by their reason, the most first."""
+    """Return how many characters are in chunks, and how many are not by their reason, the most first."""
     counts: Counter[str] = Counter({"in chunks": 0})
     for run in stretches:
         counts[run.reason or "in chunks"] += run.end - run.start
@@ -232,7 +233,7 @@ def _shares(stretches: Sequence[Run]) -> list[tuple[str, int]]:
 
 
 def _outline(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The sections, each with those below it."""
+    """Return the sections, each with those below it."""
     top: list[dict[str, Any]] = []
     below: list[list[dict[str, Any]]] = []  # of each node: where a section inside it goes
     for index, node in enumerate(nodes):
@@ -246,7 +247,7 @@ def _outline(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _node(text: str, node: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the list of nodes."""
+    """Return a row of the list of nodes."""
     start, end = node["start"], node["end"]
     words = " ".join(text[start : min(end, start + 4 * PREVIEW)].split())
     cut = len(words) > PREVIEW or end > start + 4 * PREVIEW

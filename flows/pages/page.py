@@ -1,7 +1,9 @@
 """What the pages that are read in a browser have in common.
 
-Kept here: a page is one file that fetches nothing and runs no script, and says so to the browser; whatever comes from
-documents, questions and names is text and never markup; and equal values give an equal page.
+Invariants:
+- A page is one file that fetches nothing and runs no script, and says so to the browser.
+- Whatever comes from documents, questions and names is text and never markup.
+- Equal values give an equal page.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ UNFIT: Final = re.compile("[\ud800-\udfff\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def render(name: str, values: Mapping[str, Any], filters: Mapping[str, Callable[..., str]] | None = None) -> str:
-    """A page from the files of its name under ``pages/`` and those of all pages.
+    """Return a page from the files of its name under ``pages/`` and those of all pages.
 
     Args:
         name: ``NAME.html.j2`` fills the blocks of ``page.html.j2``; ``NAME.css`` goes behind ``page.css``.
@@ -46,12 +48,12 @@ def render(name: str, values: Mapping[str, Any], filters: Mapping[str, Callable[
 
 
 def whole(value: Any) -> str:
-    """A number with its thousands set apart; anything else as it is."""
+    """Return a number with its thousands set apart; anything else as it is."""
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def counted(value: int, noun: str) -> str:
-    """How many there are of something, in words."""
+    """Return how many there are of something, in words."""
     return f"{whole(value)} {noun}" + ("" if value == 1 else "s")
 
 

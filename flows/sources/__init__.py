@@ -13,7 +13,7 @@ __all__ = ["Fetched", "FolderSource", "Object", "Source", "open_source"]
 def open_source(
     address: str, name: str, include: list[str], exclude: list[str], own: Sequence[str | Path] = ()
 ) -> Source:
-    """The document store at an address.
+    """Return the document store at an address.
 
     Args:
         address: a folder's path.

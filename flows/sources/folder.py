@@ -128,7 +128,7 @@ class FolderSource:
         return Fetched(data, _version(before) + "?" * (not settled))
 
     def _entries(self, folder: str) -> list[_Named]:
-        """The entries of a folder that may be documents or hold some, in the order of their keys."""
+        """Return the entries of a folder that may be documents or hold some, in the order of their keys."""
         try:
             with os.scandir(folder) as found:
                 entries = [entry for entry in found if not entry.name.startswith(".") and not self._is_own(entry)]
@@ -152,7 +152,7 @@ class FolderSource:
         return sorted(named, key=lambda one: one.name)
 
     def _object(self, key: str, named: _Named) -> Object | None:
-        """What is listed of an entry that is no folder to go into; None for what is not to be named."""
+        """Return the listing of an entry that is no folder to enter; None to leave it unnamed."""
         entry = named.entry
         if named.problem:
             below = _is_folder(entry) and self._may_hold(key) and not self._excluded(key)
@@ -180,7 +180,7 @@ class FolderSource:
         return Object(key, _version(status), status.st_size)
 
     def _linked_folder(self, key: str, target: Path) -> Object | None:
-        """A link to a folder, which is named and not followed, or documents would stand under several keys."""
+        """Return a link to a folder, which is named and not followed, or documents would stand under several keys."""
         if self._excludes(f"{key}/") or self._excluded(key):
             return None
         if not self._may_hold(key) or self._belongs_to_us(target):
@@ -216,11 +216,11 @@ class FolderSource:
         return any(key_matches(key, pattern) for pattern in self._exclude)
 
     def _excludes(self, folder: str) -> bool:
-        """Whether a pattern like ``drafts/*`` leaves a whole folder out."""
+        """Return whether a pattern like ``drafts/*`` leaves a whole folder out."""
         return any(pattern.endswith("/*") and key_matches(folder, pattern) for pattern in self._exclude)
 
     def _may_hold(self, folder: str) -> bool:
-        """Whether a document below a folder could match ``include``."""
+        """Return whether a document below a folder could match ``include``."""
         inside = normalize("NFC", f"{folder}/")
         starts = (normalize("NFC", _literal(pattern)) for pattern in self._include)
         return any(inside.startswith(start) or start.startswith(inside) for start in starts)
@@ -231,7 +231,7 @@ def _version(status: os.stat_result) -> str:
 
 
 def _settled(descriptor: int) -> tuple[os.stat_result, bool]:
-    """A file's status once an edit from now on would change it, and whether that could be awaited.
+    """Return a file's status once an edit from now on would change it, and whether that could be awaited.
 
     An edit in the same tick of the file system's clock leaves the times as they are, so that tick is waited for. The
     end of a change time in the future is not: that clock runs ahead of ours.
@@ -248,7 +248,7 @@ def _settled(descriptor: int) -> tuple[os.stat_result, bool]:
 
 
 def _real(path: str | Path) -> Path:
-    """A path without links; unlike ``Path.resolve`` it knows what to do with those that lead in a circle."""
+    """Return a path without links; unlike ``Path.resolve`` it knows what to do with those that lead in a circle."""
     return Path(os.path.realpath(path))
 
 
@@ -268,7 +268,7 @@ def _is_text(name: str) -> bool:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """A name that no other entry of the folder has, which is taken from now on."""
+    """Return a name that no other entry of the folder has, which is taken from now on."""
     found, number = name, 1
     stem, dot, ending = name.rpartition(".")
     while found in taken:
@@ -279,6 +279,6 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _literal(pattern: str) -> str:
-    """What every key that matches a pattern begins with."""
+    """Return the literal prefix of a pattern."""
     end = min((at for at in map(pattern.find, "*?[") if at >= 0), default=len(pattern))
     return pattern[:end]

@@ -48,7 +48,7 @@ def record(objects: Objects) -> None:
 
 
 def damages(objects: Objects, *, thorough: bool) -> list[Damage]:
-    """The files of the cache that are missing, or not what they were when they were written, by key.
+    """Return the files of the cache that are missing, or not what they were when they were written, by key.
 
     Args:
         thorough: read all of every file, see :func:`indexes.storage.digests.damages`.
@@ -140,7 +140,7 @@ def _bad(key: str, bad: set[str], there: dict[str, int]) -> bool:
 
 
 def _known(objects: Objects) -> dict[str, FileDigest] | Damage:
-    """What was recorded, by key; nothing where nothing was, or the damage of the list itself."""
+    """Return the recorded digests by key; empty if there are none, or the damage of the list itself."""
     found = objects.get(LIST)
     if found is None:
         return {}
@@ -166,7 +166,7 @@ def _head(objects: Objects, name: str, there: dict[str, int]) -> _Head:
 
 
 def _version(number: int) -> int:
-    """The version that a manifest's name says, in either way of naming."""
+    """Return the version that a manifest's name says, in either way of naming."""
     return 2**64 - 1 - number if number > 2**63 else number
 
 

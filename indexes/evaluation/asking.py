@@ -53,7 +53,7 @@ class Corpus:
         self._copies = {digest: sorted(names) for digest, names in copies.items() if len(names) > 1}
 
     def texts(self, documents: set[str]) -> Mapping[str, list[tuple[str, Place]]]:
-        """What stands for each chunk's text, and its place, by key, of these documents."""
+        """Return text and place of each chunk of these documents, by key."""
         found: dict[str, list[tuple[str, Place]]] = defaultdict(list)
         for name, place in self._places.items():
             if place.doc in documents:
@@ -61,7 +61,7 @@ class Corpus:
         return found
 
     def ranked(self, ranking: Ranking) -> Ranked:
-        """A ranking with the chunks of equal text folded, at most ``DEPTH`` long."""
+        """Return a ranking with the chunks of equal text folded, at most ``DEPTH`` long."""
         seen: set[str] = set()
         result = Ranked([], [], [], [])
         for name, score in ranking:
@@ -86,7 +86,7 @@ def ask(
     vectors: npt.NDArray[np.float32] | None,
     fusion: Fusion,
 ) -> dict[str, list[Ranked]]:
-    """The rankings of all questions by mode: ``bm25``, and with vectors ``dense`` and ``hybrid``.
+    """Return the rankings of all questions by mode: ``bm25``, and with vectors ``dense`` and ``hybrid``.
 
     Hybrid fuses as many hits of each channel as a search for ten does; the channels alone go to ``DEPTH``.
 

@@ -1,9 +1,10 @@
 """Two runs compared question by question.
 
-Kept here: only questions that both runs answer are compared, and what was won and lost is said by name. The test is a
-paired permutation test of the mean difference (Fisher; see Smucker, Allan and Carterette, "A Comparison of Statistical
-Significance Tests for Information Retrieval Evaluation", CIKM 2007): exact up to 13 questions that differ, sampled
-with a fixed seed beyond.
+Invariants:
+- Only questions that both runs answer are compared, and what was won and lost is said by name.
+- The test is a paired permutation test of the mean difference (Fisher.
+- See Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for Information Retrieval
+  Evaluation", CIKM 2007): exact up to 13 questions that differ, sampled with a fixed seed beyond.
 """
 
 from __future__ import annotations

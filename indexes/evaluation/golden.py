@@ -1,7 +1,8 @@
 """Golden questions: what is asked, and where in the documents the answers stand.
 
-Kept here: a quote is resolved against the text that is indexed, each time; one that is not found exactly once is a loud
-error and never a miss.
+Invariants:
+- A quote is resolved against the text that is indexed, each time.
+- One that is not found exactly once is a loud error and never a miss.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ Hit = Sequence[Place]  # where the text of a hit stands: several times where equ
 
 
 def load_golden(path: Path) -> list[Question]:
-    """The questions of a file, one JSON object a line.
+    """Return the questions of a file, one JSON object a line.
 
     Raises:
         UsageError: naming the line that is none: no JSON of a question, an id that stands twice, nothing asked, or no
@@ -113,7 +114,7 @@ def load_golden(path: Path) -> list[Question]:
 
 
 def _incomplete(span: Span) -> str:
-    """What a span lacks to name a passage; empty where nothing is missing."""
+    """Return what a span lacks to name a passage; empty where nothing is missing."""
     if (span.start is None) != (span.end is None):
         return "it has start and no end" if span.end is None else "it has end and no start"
     if span.start is None and not span.quote.strip():
@@ -122,7 +123,7 @@ def _incomplete(span: Span) -> str:
 
 
 def requirements(question: Question, texts: Mapping[str, str]) -> list[Requirement]:
-    """What must be found to answer a question.
+    """Return the requirements of a question.
 
     Args:
         texts: the indexed text of each document that a span names, by its key.
@@ -145,7 +146,7 @@ def requirements(question: Question, texts: Mapping[str, str]) -> list[Requireme
 
 
 def resolve_span(span: Span, texts: Mapping[str, str]) -> Place:
-    """Where a span stands.
+    """Return where a span stands.
 
     Raises:
         Stale: when its document is not in the index, or its quote is not found exactly once: where several passages
@@ -172,14 +173,14 @@ def resolve_span(span: Span, texts: Mapping[str, str]) -> Place:
 
 
 def occurrences(quote: str, text: str) -> list[tuple[int, int]]:
-    """Where a quote stands; where it stands just as quoted exactly once, there alone."""
+    """Return where a quote stands; where it stands just as quoted exactly once, there alone."""
     found = [match.span() for match in quote_pattern(quote).finditer(text)] if quote.strip() else []
     exact = [place for place in found if text[place[0] : place[1]] == quote.strip()]
     return exact if len(exact) == 1 else found
 
 
 def quote_pattern(quote: str) -> re.Pattern[str]:
-    """Finds a quote whatever its white space, quotes, dashes, ligatures and case."""
+    """Find a quote whatever its white space, quotes, dashes, ligatures and case."""
     pieces: list[str] = []
     for match in _PARTS.finditer(quote.translate(_LIGATURES).strip()):
         part = match.group()
@@ -197,14 +198,14 @@ def quote_pattern(quote: str) -> re.Pattern[str]:
 
 
 def covers(start: int, end: int, place: Place, *, midpoint: bool) -> bool:
-    """Whether a chunk at ``[start, end)`` of the same document holds a span: all of it, or its middle."""
+    """Return whether a chunk at ``[start, end)`` of the same document holds a span: all of it, or its middle."""
     if midpoint:
         return start <= (place.start + place.end) // 2 < end
     return start <= place.start and place.end <= end
 
 
 def first_ranks(needed: Sequence[Requirement], hits: Sequence[Hit], *, midpoint: bool) -> list[int | None]:
-    """The 1-based rank of the first hit that covers each requirement; None where no hit does.
+    """Return the 1-based rank of the first hit that covers each requirement; None where no hit does.
 
     Args:
         hits: by rank; each with the places of its text, of which it may have several.

@@ -28,7 +28,7 @@ _ASKS: Final = re.compile(
 
 
 def kind(question: str) -> Kind:
-    """The kind of a question: ``identifier`` when it holds one, ``negation``, ``question``, or else ``phrase``."""
+    """Return the kind of a question: ``identifier``, ``negation``, ``question``, or else ``phrase``."""
     if analyse(question).identifiers:
         return "identifier"
     plain = question.replace("’", "'")

@@ -1,8 +1,10 @@
 """Metrics of rankings against golden questions.
 
-Kept here: every figure is a mean over questions of a number that each question has by itself, so that two runs are
-compared question by question; an interval says how far the mean would move with other questions of the same kind; and
-the same rankings give the same figures to the last digit, the resampling included.
+Invariants:
+- Every figure is a mean over questions of a number that each question has by itself, so that two runs are compared
+  question by question.
+- An interval says how far the mean would move with other questions of the same kind.
+- The same rankings give the same figures to the last digit, the resampling included.
 
 - recall@k of a question: requirements met by its first k hits ÷ its requirements, by full cover (a hit holds the whole
   span) and by midpoint (it holds the span's middle).
@@ -81,7 +83,7 @@ def score(
     rankings: Sequence[Ranked],
     texts: Mapping[str, Iterable[tuple[str, Place]]],
 ) -> list[Score]:
-    """The scores of one run, a question each.
+    """Return the scores of one run, a question each.
 
     Args:
         needed: what each question requires; at least one requirement each.
@@ -116,12 +118,12 @@ def score(
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean, to four decimals."""
+    """Return the mean, to four decimals."""
     return round(fmean(values), 4)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The bootstrap interval of a mean: between which two numbers it lies in 95 % of resamples.
+    """Return the bootstrap interval of a mean: between which two numbers it lies in 95 % of resamples.
 
     Args:
         values: one a question, at least one.

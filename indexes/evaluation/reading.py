@@ -1,7 +1,9 @@
 """The figures of an evaluation in plain sentences: what each channel misses, and what stands in the way.
 
-Kept here: a sentence says no more than its figures do; a difference that the paired test takes for luck is said to be
-within chance; and nothing is concluded from fewer than ten questions.
+Invariants:
+- A sentence says no more than its figures do.
+- A difference that the paired test takes for luck is said to be within chance.
+- Nothing is concluded from fewer than ten questions.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ LOW: Final = 0.1  # share that is in the pool and not among the first ten, above
 
 
 def channels(dense: Run | None, bm25: Run) -> dict[str, Any]:
-    """What each channel finds among its first :data:`CHANNEL_K` that the other misses, and what both together reach.
+    """Compare the first :data:`CHANNEL_K` hits of the channels, alone and together.
 
     Returns:
         ``k``; ``dense_only``, ``bm25_only``: ids of questions that one channel answers wholly and the other does not;
@@ -78,13 +80,13 @@ def verdict(p: float, difference: float, n: int = FEW) -> str:
 
 
 def verdict_of(change: Comparison) -> str:
-    """The same, to go before what was before."""
+    """Return the same, to go before what was before."""
     found = verdict(change.p, change.difference)
     return f"{found} of" if found == "within chance" else f"{found} than"
 
 
 def told(change: Comparison) -> str:
-    """A comparison's figures."""
+    """Return a comparison's figures."""
     low, high = change.interval
     return (
         f"{change.difference * 100:+.1f} points ({low * 100:+.1f} to {high * 100:+.1f}, p = {change.p:.3f}), "

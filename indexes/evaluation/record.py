@@ -1,8 +1,10 @@
 """The record of an evaluation: what was measured on what, kept so that it can be compared months later.
 
-Kept here: a record names everything its figures depend on; records are compared only where the metrics are the same,
-and then over the questions that ask and require the same in both; a record is written whole or not at all and never
-changed.
+Invariants:
+- A record names everything its figures depend on.
+- Records are compared only where the metrics are the same, and then over the questions that ask and require the same
+  in both.
+- A record is written whole or not at all and never changed.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, question: Question, requirements: list[Requirement], texts: Mapping[str, str] | None = None) -> Asked:
-        """A question with its resolved requirements.
+        """Return a question with its resolved requirements.
 
         Args:
             texts: of the documents, by key.
@@ -178,7 +180,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     reading: list[str]
 
     def run(self, mode: str, variant: str = "") -> Run | None:
-        """The run of a mode, of the first variant unless another is named."""
+        """Return the run of a mode, of the first variant unless another is named."""
         return next((one for one in self.runs if one.mode == mode and one.variant == (variant or one.variant)), None)
 
 
@@ -191,7 +193,7 @@ def summarize(
     lengths: Sequence[int],
     unanswerable: Sequence[Ranked] = (),
 ) -> Run:
-    """The figures of a run.
+    """Return the figures of a run.
 
     Args:
         rankings, scores: of the questions, in their order.
@@ -222,7 +224,7 @@ def summarize(
 
 
 def compare_records(before: Record, after: Record, k: int, alternative: Alternative = "two-sided") -> dict[str, Any]:
-    """Each run of ``after`` against the run of the same name in ``before``, over the questions they share.
+    """Return each run of ``after`` against the run of the same name in ``before``, over the questions they share.
 
     Where documents have changed in between, those questions are shared that require the same words in both.
 
@@ -251,7 +253,7 @@ def compare_records(before: Record, after: Record, k: int, alternative: Alternat
 
 
 def _asks_alike(one: Asked, other: Asked, *, moved: bool) -> bool:
-    """Whether two questions ask and require the same.
+    """Return whether two questions ask and require the same.
 
     Of an older record, which does not know the words, it is enough after a change of documents that the same is asked
     of the same documents.
@@ -286,12 +288,12 @@ def write_record(objects: Objects, record: Record) -> Record:
 
 
 def record_key(name: str) -> str:
-    """The key of the record of that id, among the objects of its index."""
+    """Return the key of the record of that id, among the objects of its index."""
     return f"{PLACE}{name}.json"
 
 
 def kept_records(objects: Objects) -> Iterator[Record]:
-    """The records kept beside an index, the newest first."""
+    """Yield the records kept beside an index, the newest first."""
     for stat in sorted(objects.stats(PLACE), reverse=True):
         found = objects.get(stat.key) if stat.key.endswith(".json") else None
         if found is not None:
@@ -299,7 +301,7 @@ def kept_records(objects: Objects) -> Iterator[Record]:
 
 
 def read_record(path: Path) -> Record:
-    """A record from a file.
+    """Return a record from a file.
 
     Raises:
         UsageError: when there is none, or of another format.
@@ -311,7 +313,7 @@ def read_record(path: Path) -> Record:
 
 
 def decode_record(data: bytes, name: str) -> Record:
-    """A record from its bytes.
+    """Return a record from its bytes.
 
     Args:
         name: where they are from.

@@ -22,7 +22,7 @@ EVALUATIONS = "evaluations/"
 
 
 def of_revision(storage: Storage, pointer: Pointer, *, thorough: bool = True) -> list[Damage]:
-    """The damaged files of a revision, its record and its list among them; by key."""
+    """Return the damaged files of a revision, its record and its list among them; by key."""
     found = of_record(storage, pointer)
     try:
         files = storage.files(pointer) or {}
@@ -32,13 +32,14 @@ def of_revision(storage: Storage, pointer: Pointer, *, thorough: bool = True) ->
 
 
 def recorded(pointer: Pointer) -> bool:
-    """Whether the digests of a revision's files were recorded, as they are since a version of this program."""
+    """Return whether the digests of a revision's files were recorded, as they are since a version of this program."""
     return bool(pointer.files)
 
 
 def of_others(storage: Storage, published: Pointer) -> dict[int, list[Damage]]:
-    """The damaged files of the other kept revisions, by number; what they share with the published one is not read
-    again, and counts for it alone.
+    """Return the damaged files of the other kept revisions, by number.
+
+    Files shared with the published revision are not read again.
     """
     own = _files(storage, published)
     found = {
@@ -65,12 +66,12 @@ def of_others(storage: Storage, published: Pointer) -> dict[int, list[Damage]]:
 
 
 def of_the_rest(storage: Storage) -> list[Damage]:
-    """The damaged files of the cache and of kept evaluations; by key."""
+    """Return the damaged files of the cache and of kept evaluations; by key."""
     return [*health.damages(storage.objects, thorough=True), *_evaluations(storage)]
 
 
 def of_record(storage: Storage, pointer: Pointer) -> list[Damage]:
-    """What is wrong with the record of a revision."""
+    """Return the problem with the record of a revision."""
     key = record_key(pointer.revision)
     found = storage.objects.get(key)
     if found is None:
@@ -115,5 +116,5 @@ def _is_evaluation(data: bytes, key: str) -> bool:
 
 
 def _problem(error: Damaged) -> str:
-    """What is wrong with a file, from the message that names it."""
+    """Return the problem with a file, from the message that names it."""
     return error.message.split(": ", 1)[-1].split(" ", 1)[-1]

@@ -38,7 +38,7 @@ def mend_pointer(storage: Storage) -> Pointer | None:
 
 
 def newest(storage: Storage) -> Pointer | None:
-    """The newest revision whose record and files are whole; where none is, the newest with a record."""
+    """Return the newest revision whose record and files are whole; where none is, the newest with a record."""
     kept = sorted((one for _, one in storage.records() if isinstance(one, Pointer)), key=lambda one: -one.revision)
     for one in kept:
         with suppress(StoreError):

@@ -128,7 +128,7 @@ def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
 
 
 def _rows(storage: Storage, pointer: Pointer, found: Verdict, lost: set[str], *, normalized: bool) -> Verdict:
-    """What the rows of both tables and of the BM25 index say; the tables that turn out to be unreadable join the lost.
+    """Check the rows of both tables and of the BM25 index; add unreadable tables to the lost ones.
 
     Raises:
         StoreError: when the cache cannot be read.
@@ -177,7 +177,7 @@ def _place(storage: Storage, pointer: Pointer, name: str) -> tuple[Any, int]:
 def _opened(
     name: str, lost: set[str], findings: list[Finding], storage: Storage, opens: Callable[[], Opened]
 ) -> Opened | None:
-    """A table of the revision; None where it is lost, or is found to be."""
+    """Return a table of the revision; None where it is lost, or is found to be."""
     if name in lost:
         return None
     try:
@@ -197,7 +197,7 @@ def _read(
     table: Opened | None,
     reads: Callable[[Opened], Found],
 ) -> Found | None:
-    """What all rows of a table say; None where they cannot be read."""
+    """Scan all rows of a table; None where they cannot be read."""
     if table is None:
         return None
     try:
@@ -210,7 +210,7 @@ def _read(
 
 
 def _cache(storage: Storage, opens: Callable[[Any], Opened], findings: list[Finding]) -> Opened | None:
-    """A table of the cache; None where it cannot be opened."""
+    """Return a table of the cache; None where it cannot be opened."""
     try:
         with told(storage.address):
             return opens(storage.cache())
@@ -220,7 +220,7 @@ def _cache(storage: Storage, opens: Callable[[Any], Opened], findings: list[Find
 
 
 def _damaged(damages: Sequence[Damage]) -> Iterator[Finding]:
-    """Findings about damaged files, one for each part of the index; every file is named."""
+    """Yield findings about damaged files, one for each part of the index; every file is named."""
     for part in sorted({one.part for one in damages}):
         own = [one for one in damages if one.part == part]
         yield Finding(
@@ -232,14 +232,14 @@ def _damaged(damages: Sequence[Damage]) -> Iterator[Finding]:
 
 
 def _harmless(found: Damage) -> bool:
-    """Whether the rows can be read all the same, or tantivy refuses to open them: then more can be said."""
+    """Return whether the rows can be read all the same, or tantivy refuses to open them: then more can be said."""
     if found.part == "lexical":
         return found.key.endswith(".json") or found.problem == "is missing"
     return "/_indices/" in found.key or "/_transactions/" in found.key
 
 
 def whole_index(storage: Storage, published: Pointer) -> list[Finding]:
-    """What is wrong beside the published revision: older revisions, the cache, kept evaluations."""
+    """Check everything beside the published revision: older revisions, cache, evaluations."""
     found = []
     for number, damages in sorted(damage.of_others(storage, published).items()):
         names = [f"{one.key} {one.problem}" for one in damages]
@@ -279,12 +279,12 @@ class _Look:
             self._take(batch)
 
     def stamp(self, document: str) -> str:
-        """The stamp of a document's rows."""
+        """Return the stamp of a document's rows."""
         rows = self.stamps.get(document, {})
         return stamp(list(rows), list(rows.values()))
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong with single rows."""
+        """Yield the findings about single rows."""
         for what, names in (
             ("rows are not what their digests say", self.broken),
             ("chunk ids stand twice in the table", self.twice),
@@ -321,7 +321,7 @@ class _Look:
                 self.doubted.add(document)
 
     def _others(self, batch: pa.RecordBatch) -> set[str]:
-        """Ids of the rows whose vector is not the one that the memory holds of their text and that runtime."""
+        """Return ids of the rows whose vector is not the one that the memory holds of their text and that runtime."""
         made = batch.filter(pc.not_equal(batch["provenance"], ""))
         if not len(made) or self._memo is None:
             return set()
@@ -343,7 +343,7 @@ class _Look:
 
 
 def unprovable(storage: Storage, pointer: Pointer) -> str:
-    """What is wrong with the probes by which a runtime proves itself for a revision; empty where nothing is."""
+    """Return the problem with the probes of a revision; empty where there is none."""
     data = storage.probes(pointer.embedder_fingerprint)
     if data is None:
         return "no probes are kept, so no runtime can prove itself" if pointer.counts.get("vectors") else ""
@@ -361,13 +361,13 @@ def _names(catalog: Catalog) -> dict[str, str]:
 
 
 def _keyed(catalog: Catalog, what: str, documents: Iterable[str]) -> Finding:
-    """A finding about documents, which are named by their keys."""
+    """Return a finding about documents, which are named by their keys."""
     ids = sorted(documents)
     return Finding(what, len(ids), [row.key for row in catalog.named(ids[:EXAMPLES]).values()])
 
 
 def _lexical(storage: Storage, pointer: Pointer, table: ChunkTable) -> Finding | None:
-    """Whether the BM25 index holds just the rows of the table, or cannot be opened."""
+    """Return whether the BM25 index holds just the rows of the table, or cannot be opened."""
     try:
         check_analysis(storage, pointer)
         lexical = LexicalIndex.open(storage.lexical(pointer.generation, pointer.revision))
@@ -389,7 +389,7 @@ def _pairs(store: LexicalIndex | ChunkTable) -> set[tuple[str, str]]:
 
 
 def _forgotten(storage: Storage, catalog: Catalog, findings: list[Finding]) -> set[str]:
-    """Ids of the documents that the cache does not hold, with a hint where there are any."""
+    """Return ids of the documents that the cache does not hold, with a hint where there are any."""
     memo = _cache(storage, lambda db: BytesCache(db, DOCUMENTS), findings)
     found: set[str] = set()
     for batch in catalog.columns(["document_id", "document"]).to_batches(SCAN_ROWS) if memo is not None else []:

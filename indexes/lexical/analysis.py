@@ -1,7 +1,10 @@
 """Text to terms for BM25, the same for what is indexed and what is asked.
 
-Kept here: the terms of a text depend on that text alone; a token between blanks is analysed by itself, so the terms of
-two texts joined by a blank are their terms joined; work grows linearly with the text; and any text is accepted.
+Invariants:
+- The terms of a text depend on that text alone.
+- A token between blanks is analysed by itself, so the terms of two texts joined by a blank are their terms joined.
+- Work grows linearly with the text.
+- Any text is accepted.
 
 The rules:
 
@@ -100,12 +103,12 @@ class QueryTerms(NamedTuple):
 
 
 def fingerprint() -> str:
-    """What decides the terms of a text besides the text: this module and the version of Unicode that Python knows."""
+    """Return the fingerprint of the analysis: this module's version and Python's Unicode version."""
     return f"analysis {VERSION}, Unicode {unicodedata.unidata_version}, Snowball {Stemmer.version()}"
 
 
 def analyse(text: str) -> Terms:
-    """The terms under which a text is indexed."""
+    """Return the terms under which a text is indexed."""
     found = [_REMEMBERED[token] for token in names.join_sections(text).split()]
     more = [terms for terms in found if terms[1] or terms[2] or terms[3]]
     rest = (" ".join([terms[field] for terms in more if terms[field]]) for field in (1, 2, 3))
@@ -113,7 +116,7 @@ def analyse(text: str) -> Terms:
 
 
 def analyse_query(query: str) -> QueryTerms:
-    """The terms to look for.
+    """Return the terms to look for.
 
     Every word is also looked for among the identifiers, and an identifier of letters and digits alone among the words,
     so that ``getusername`` meets ``getUserName`` and the other way round.
@@ -141,7 +144,7 @@ def analyse_query(query: str) -> QueryTerms:
 
 
 def phrases(query: str) -> tuple[tuple[str, ...], ...]:
-    """The distinct phrases of a query, each as its two and more terms in order, function words among them.
+    """Return the distinct phrases of a query, each as its two and more terms in order, function words among them.
 
     A phrase stands between ``"…"``, ``“…”``, ``„…“``, ``«…»`` or ``»…«``; a mark without its other half opens none. All
     phrases together have at most ``QUERY_TERMS`` terms: what stands behind them is not read.
@@ -164,7 +167,7 @@ def fold(text: str) -> str:
 
 
 def _ranges(codes: Iterable[int]) -> str:
-    """The inside of a character class for ``re`` that holds these code points, given in rising order."""
+    """Return the inside of a character class for ``re`` that holds these code points, given in rising order."""
     spans: list[list[int]] = []
     for code in codes:
         if spans and spans[-1][1] == code - 1:
@@ -336,14 +339,15 @@ def _pairs(run: str) -> list[str]:
 
 
 def _normalize(word: str) -> str:
-    """The term of one word."""
+    """Return the term of one word."""
     folded = fold(word)
     return _STEMMER.stemWord(folded) if folded.isascii() and folded.isalpha() else folded
 
 
 def _identifiers(token: str) -> Iterator[str]:
-    """Identifiers in a token, the pieces of them between slashes, colons and dots that are identifiers too, and
-    compounds written as one word.
+    """Yield the identifiers in a token, and compounds written as one word.
+
+    Parts of an identifier between slashes, colons and dots count if they are identifiers too.
     """
     yield from (fold(_HYPHEN.sub("", compound)) for compound in _COMPOUND.findall(token))
     for joined in _JOINED.finditer(token):
@@ -360,12 +364,12 @@ def _is_identifier(word: str) -> bool:
 
 
 def _is_shouted(tokens: list[str]) -> bool:
-    """Whether a query is in capitals throughout, so that they tell no name from a word."""
+    """Return whether a query is in capitals throughout, so that they tell no name from a word."""
     return len(tokens) > SHOUTED and not any(character.islower() for token in tokens for character in token)
 
 
 def _pairs_of(tokens: list[str]) -> Iterator[tuple[str, str]]:
-    """Two words side by side of which one is a number, a Roman numeral or a single letter."""
+    """Yield two words side by side of which one is a number, a Roman numeral or a single letter."""
     before, opens, letter = "", False, False
     for place, token in enumerate(tokens):
         word, words = token.strip(_AROUND), _REMEMBERED[token].body.split()

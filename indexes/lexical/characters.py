@@ -30,7 +30,7 @@ _KOREAN: Final = re.compile(f"(?<![{_SYLLABLE}])([{_SYLLABLE}])[은는이가을�
 
 
 def single(text: str) -> Iterator[str]:
-    """Every character of a text that could be a word."""
+    """Return every character of a text that could be a word."""
     return iter(_SINGLE.findall(text))
 
 

@@ -83,7 +83,7 @@ class LexicalIndex:
 
     @classmethod
     def create(cls, folder: Path) -> LexicalIndex:
-        """An empty index in a new or empty folder, open for writing.
+        """Return an empty index in a new or empty folder, open for writing.
 
         Raises:
             StoreError: when the folder holds anything, or cannot be written.
@@ -96,7 +96,7 @@ class LexicalIndex:
 
     @classmethod
     def open(cls, folder: Path, *, write: bool = False) -> LexicalIndex:
-        """The index in a folder, as of its last commit. Reading writes nothing there, and needs no right to.
+        """Return the index in a folder, as of its last commit. Reading writes nothing there, and needs no right to.
 
         Raises:
             StoreError: when there is none, or it has other fields than this program writes.
@@ -205,7 +205,7 @@ class LexicalIndex:
     def search(
         self, query: str, k: int, filters: Sequence[Filter] = (), weights: Weights = PLAIN
     ) -> list[tuple[str, float]]:
-        """The ``k`` rows that match best, as (chunk id, score), equal scores by rising chunk id.
+        """Return the ``k`` rows that match best, as (chunk id, score), equal scores by rising chunk id.
 
         A row matches when it holds any of the query's terms; a query without terms matches nothing. A phrase in
         quotation marks adds to the score of the rows that hold it and keeps no other row out. Rows with the same terms
@@ -220,14 +220,17 @@ class LexicalIndex:
             return self._best(self._parse(analyse_query(query), phrases(query), weights), k, filters)
 
     def named(self, query: str, k: int, filters: Sequence[Filter] = ()) -> list[tuple[str, float]]:
-        """The ``k`` rows that hold most of the names in a query, as :meth:`search` gives them; none without a name."""
+        """Return the ``k`` rows that hold most of the names in a query, as :meth:`search` gives them.
+
+        None without a name.
+        """
         with _store("search", self._folder):
             terms = analyse_query(query)
             names = self._terms("identifiers", terms.names)
             return self._best([*names, *map(self._phrase, terms.pairs)], k, filters)
 
     def _best(self, terms: list[tantivy.Query], k: int, filters: Sequence[Filter]) -> list[tuple[str, float]]:
-        """The best rows that match any of these queries."""
+        """Return the best rows that match any of these queries."""
         if not terms:
             return []
         query = tantivy.Query.boolean_query([(tantivy.Occur.Should, term) for term in terms])
@@ -240,12 +243,12 @@ class LexicalIndex:
         return rows.best(ask, self._names, k)
 
     def has(self, condition: Filter) -> bool:
-        """Whether any row has what a filter names, negated or not."""
+        """Return whether any row has what a filter names, negated or not."""
         with _store("search", self._folder):
             return bool(self._searcher.search(to_query(condition, self._schema), limit=1, count=False).hits)
 
     def labels(self) -> set[str]:
-        """The labels of all rows."""
+        """Return the labels of all rows."""
         with _store("read", self._folder):
             terms = self._searcher.terms_with_prefix("labels", "", filter_query=tantivy.Query.all_query())
         return {term for term, _ in terms}
@@ -347,7 +350,7 @@ def _meta(folder: Path) -> Any:
 
 
 def _segment_files(folder: Path) -> list[str]:
-    """Names of the files that belong to the committed segments."""
+    """Return names of the files that belong to the committed segments."""
     segments = {segment["segment_id"].replace("-", "") for segment in _meta(folder)["segments"]}
     return sorted(file.name for file in folder.iterdir() if file.name.split(".")[0] in segments)
 
@@ -361,7 +364,7 @@ def _link(source: Path, target: Path) -> None:
 
 @contextmanager
 def _links(folder: Path) -> Iterator[Path]:
-    """A passing folder of links to the files of an index: tantivy takes a lock where it opens one, for a moment.
+    """Make a temporary folder of links to the files of an index, since tantivy locks where it opens one.
 
     A searcher holds the files themselves, so that links and folder are needed no longer once it is made.
     """

@@ -43,7 +43,7 @@ def join_sections(text: str) -> str:
 
 
 def names_of(token: str) -> Iterator[str]:
-    """Names in a text without blanks, as they are written."""
+    """Yield names in a text without blanks, as they are written."""
     if len(token) > LIMIT or (token.islower() and token.isalpha()):
         return
     for match in _NUMBER.finditer(token):
@@ -53,12 +53,12 @@ def names_of(token: str) -> Iterator[str]:
 
 
 def capitals(token: str) -> list[str]:
-    """Words of a few capitals in a text without blanks, but for those within another name."""
+    """Return Words of a few capitals in a text without blanks, but for those within another name."""
     return _CAPITALS.findall(_SIGNED.sub(" ", token)) if len(token) <= LIMIT and not token.islower() else []
 
 
 def _spellings(number: str) -> Iterator[str]:
-    """A number as it is written, and without thousands marks."""
+    """Yield a number as it is written, and without thousands marks."""
     yield number
     if _ENGLISH.fullmatch(number):
         yield re.sub("[,'’]", "", number)

@@ -19,13 +19,14 @@ AT_ONCE: Final = 500  # documents compared at a time
 
 
 def store_stamp(store: ChunkTable | LexicalIndex) -> str:
-    """The stamp of all rows of a store, see :func:`indexes.catalog.stamp`."""
+    """Return the stamp of all rows of a store, see :func:`indexes.catalog.stamp`."""
     return stamp_sum([_stamp(batch) for batch in store.stamps()])
 
 
 def differing(document_ids: Iterable[str], catalog: Catalog, table: ChunkTable, lexical: LexicalIndex) -> int:
-    """Compare the rows of these documents; return at least how many of them differ, a document of which nothing stands
-    included.
+    """Compare the rows of these documents; return a lower bound of how many differ.
+
+    A document without rows counts too.
     """
     return sum(not _agrees(names, catalog, table, lexical) for names in _pieces(sorted(document_ids)))
 

@@ -207,8 +207,9 @@ def _checked(draft: Draft) -> str:
 
 
 def _drop_unpublished(storage: Storage, made: Pointer | None) -> None:
-    """Remove what no kept revision is made of: killed builds' records, generations, folders, passing files; all lists
-    of files but its own.
+    """Remove what no kept revision is made of.
+
+    These are records, generations, folders and temporary files of killed builds, and lists of files of other revisions.
     """
     kept = {one.revision for one in storage.revisions()} if made is not None else set()
     stays = {key(number) for key in (record_key, files_key) for number in kept}
@@ -230,7 +231,7 @@ def _drop_records(storage: Storage, erasure: Erasure) -> int:
 
 
 def _texts(data: bytes) -> Iterator[str]:
-    """All texts in a record; the whole of one that is not JSON."""
+    """Yield all texts in a record; the whole of one that is not JSON."""
     try:
         waiting: list[Any] = [msgspec.json.decode(data)]
     except msgspec.MsgspecError:

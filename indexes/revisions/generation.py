@@ -66,7 +66,7 @@ class Model:
 
     @classmethod
     def of(cls, pointer: Pointer) -> Model:
-        """The one of a revision."""
+        """Return the one of a revision."""
         return cls(pointer.embedder, pointer.embedder_fingerprint, pointer.dimension, pointer.ruler)
 
 
@@ -113,7 +113,7 @@ class Draft:
         self._everything = not known or self.revision % FULL_EVERY == 0
 
     def _new_generation(self) -> str:
-        """The name of a new generation, in an index without what killed builds left of others."""
+        """Return the name of a new generation, in an index without what killed builds left of others."""
         kept = {one.generation for one in self._storage.revisions()}
         for name in self._storage.generations() - kept:
             self._storage.discard_generation(name)
@@ -162,7 +162,7 @@ class Draft:
         return self._storage.lexical_draft(self.generation, self.revision)
 
     def _rewritten(self, table: ChunkTable) -> LexicalIndex:
-        """The BM25 index of a table's rows, written anew."""
+        """Return the BM25 index of a table's rows, written anew."""
         index = LexicalIndex.create(self.lexical_folder)
         index.apply([], table.rows(COLUMNS))
         return index
@@ -308,7 +308,7 @@ class Draft:
         return f"{expected.chunks} chunks in all three{compared}"
 
     def check_fingerprint(self, runtimes: Iterable[str]) -> str:
-        """No vector of a runtime that this generation does not know.
+        """Return no vector of a runtime that this generation does not know.
 
         Raises:
             GateRefused: naming the foreign ones.
@@ -373,7 +373,7 @@ class Draft:
 
 
 def published_catalog(storage: Storage, pointer: Pointer) -> Catalog:
-    """The documents of a published revision, to read.
+    """Return the documents of a published revision, to read.
 
     Raises:
         StoreError: when a file of the revision is missing or damaged.
@@ -384,7 +384,7 @@ def published_catalog(storage: Storage, pointer: Pointer) -> Catalog:
 
 
 def open_stores(storage: Storage, pointer: Pointer) -> tuple[ChunkTable, LexicalIndex]:
-    """The chunk rows and the BM25 index of a published revision, to read.
+    """Return the chunk rows and the BM25 index of a published revision, to read.
 
     Raises:
         StoreError: when a part of it is missing or damaged.

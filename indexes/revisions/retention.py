@@ -91,9 +91,7 @@ def prune(storage: Storage) -> None:
 
 
 def leftovers(storage: Storage) -> dict[str, list[int]]:
-    """What killed builds left: by generation, the revisions whose BM25 index no kept revision is of; all of a
-    generation that no kept revision is of stands as an empty list.
-    """
+    """Return the drafts that killed builds left, by generation; of a generation that no kept revision uses, all."""
     kept: dict[str, list[int]] = {}
     for pointer in storage.revisions():
         kept.setdefault(pointer.generation, []).append(pointer.revision)
@@ -102,7 +100,7 @@ def leftovers(storage: Storage) -> dict[str, list[int]]:
 
 
 def clear_leftovers(storage: Storage) -> None:
-    """Remove them."""
+    """Remove the leftovers of killed builds."""
     kept = {pointer.generation for pointer in storage.revisions()}
     for generation, drafts in leftovers(storage).items():
         if generation not in kept:

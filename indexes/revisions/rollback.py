@@ -1,7 +1,9 @@
 """Going back to a kept revision.
 
-Kept here: what answers afterwards is the old revision without the documents that have gone since and with the labels
-that hold today; so nobody sees again what was taken away from them.
+Invariants:
+- What answers afterwards is the old revision without the documents that have gone since and with the labels that hold
+  today.
+- So nobody sees again what was taken away from them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ AT_ONCE = 500  # documents whose rows are read at a time
 
 
 def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
-    """The next revision, with what a kept one held; to be finished, checked and published.
+    """Return the next revision, with what a kept one held; to be finished, checked and published.
 
     Args:
         storage: held by the caller.
@@ -45,7 +47,7 @@ def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
 
 
 def _today(storage: Storage, published: Pointer) -> Pointer:
-    """The revision that says what is there today: after a rollback, the one that was gone back from."""
+    """Return the revision that says what is there today: after a rollback, the one that was gone back from."""
     return next((one for one in reversed(storage.revisions()) if one.made_by != "rollback"), published)
 
 

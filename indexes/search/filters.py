@@ -58,8 +58,9 @@ class Filter(msgspec.Struct, frozen=True):
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """The value as it was typed, and with its accents composed and decomposed; of a key that is asked for, which
-        may differ from another in just that, as it was typed.
+        """The value as typed, and with its accents composed and decomposed.
+
+        The key of a positive filter is taken as typed only, since another key may differ in just that.
         """
         if self.field == "key" and not self.negated:
             return (self.value,)
@@ -70,7 +71,7 @@ READABLE: Final = Filter("label", UNREADABLE, negated=True)
 
 
 def parse_filters(expressions: Iterable[str]) -> tuple[Filter, ...]:
-    """Filters from what a person wrote.
+    """Parse filters.
 
     Raises:
         UsageError: when an expression cannot be read, naming it.
@@ -79,7 +80,7 @@ def parse_filters(expressions: Iterable[str]) -> tuple[Filter, ...]:
 
 
 def with_unreadable_hidden(filters: Sequence[Filter]) -> tuple[Filter, ...]:
-    """Filters that also hide documents whose labels cannot be read, unless one of them asks for these."""
+    """Add a filter that hides documents with unreadable labels, unless one asks for these."""
     asked = any(one.field == "label" and one.value == UNREADABLE and not one.negated for one in filters)
     return tuple(filters) if asked else (*filters, READABLE)
 
@@ -115,12 +116,12 @@ def check_matched(
 
 
 def to_sql(filters: Sequence[Filter]) -> str | None:
-    """A condition for LanceDB; None where there is no filter."""
+    """Return a condition for LanceDB; None where there is no filter."""
     return " AND ".join(map(_sql, filters)) or None
 
 
 def to_query(filter: Filter, schema: tantivy.Schema) -> tantivy.Query:
-    """A tantivy query for the rows that have what a filter names, negated or not."""
+    """Return a tantivy query for the rows that have what a filter names, negated or not."""
     terms = [_term(filter, value, schema) for value in filter.spellings]
     return terms[0] if len(terms) == 1 else tantivy.Query.boolean_query([(tantivy.Occur.Should, one) for one in terms])
 
@@ -140,7 +141,7 @@ _ALLOW: Final = "--allow-unmatched (setting `allow_unmatched_filters`) searches 
 
 
 def _labels_there(filter: Filter, known: Collection[str]) -> str:
-    """The remedy for an unknown label: what was meant, perhaps, and what there is."""
+    """Return the remedy for an unknown label: what was meant, perhaps, and what there is."""
     folded = {normalize("NFKC", label).casefold(): label for label in sorted(known, reverse=True)}
     own = normalize("NFKC", filter.value).casefold()
     close = [folded[own]] if own in folded else [folded[name] for name in get_close_matches(own, folded, 1)]
@@ -170,7 +171,7 @@ def _parse_one(expression: str) -> Filter:
 
 
 def _unquoted(expression: str, field: str, value: str) -> tuple[str, bool]:
-    """A value without the quotes around it and the star behind it, and whether there was a star.
+    """Return a value without the quotes around it and the star behind it, and whether there was a star.
 
     Raises:
         UsageError: where a quote stands at one end alone, or another sign that leaves doubt.

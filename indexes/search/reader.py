@@ -1,6 +1,8 @@
 """A published index that is followed: opened by one call, opened anew when the pointer names another revision.
 
-Kept here: an answer comes from one revision, whole; a reader stays on the one it has until the next can be opened.
+Invariants:
+- An answer comes from one revision, whole.
+- A reader stays on the one it has until the next can be opened.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class Reader:
         self._looked = time.monotonic()
 
     def current(self) -> tuple[Pointer, Searcher]:
-        """The published revision and its searcher; those it had where the next cannot be opened now."""
+        """Return the published revision and its searcher; those it had where the next cannot be opened now."""
         with self._lock:
             if time.monotonic() - self._looked >= self._look_every:
                 self._looked = time.monotonic()

@@ -1,8 +1,11 @@
 """Search: the channels asked, their ranks fused, equal texts folded, the rows fetched and reranked.
 
-Kept here: filters hold before ranking in every channel; documents whose labels cannot be read answer only who names
-the label that says so; a hit says its rank and score in each channel that was asked;
-no two hits have the same text; the same index, query and vector give the same hits in the same order.
+Invariants:
+- Filters hold before ranking in every channel.
+- Documents whose labels cannot be read answer only who names the label that says so.
+- A hit says its rank and score in each channel that was asked.
+- No two hits have the same text.
+- The same index, query and vector give the same hits in the same order.
 
 Fusion is reciprocal rank fusion (Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
 individual Rank Learning Methods", SIGIR 2009): a hit scores the sum over channels of 1 / (k + rank), with k = 10 by
@@ -163,7 +166,7 @@ class Searcher:
         return self._table.count_vectors() > 0
 
     def channels(self, mode: str) -> tuple[Channel, ...]:
-        """The channels that a mode asks.
+        """Return the channels that a mode asks.
 
         Over an index without any vectors ``hybrid`` asks BM25 alone; its hits then say nothing of ``dense``.
 
@@ -184,7 +187,7 @@ class Searcher:
     def search(
         self, query: str, mode: str = "hybrid", k: int = 10, filters: Sequence[str] = (), depth: int | None = None
     ) -> list[Hit]:
-        """The ``k`` best chunks, best first; fewer where fewer are found, none for a blank query.
+        """Return the ``k`` best chunks, best first; fewer where fewer are found, none for a blank query.
 
         Chunks of exactly the same text are one hit, that of the best of them; the others stand in its ``also`` as far
         as they rank before the first text that is no hit.
@@ -226,7 +229,7 @@ class Searcher:
         return _hits(found[:k], rankings)
 
     def _where(self, filters: Sequence[str]) -> tuple[Filter, ...]:
-        """The conditions of a question, those that always hold among them."""
+        """Return the conditions of a question, those that always hold among them."""
         where = parse_filters([*self._fusion.always, *filters])
         if not self._allow_unmatched:
             check_matched(where, self._lexical.has, self._labels)
@@ -251,7 +254,7 @@ class Searcher:
         return self._table.dense(vector, depth, to_sql(where))
 
     def _folded(self, ranking: Ranking, wanted: int) -> list[_Found]:
-        """The first ``wanted`` distinct texts of a ranking, with the copies that rank before the next one."""
+        """Return the first ``wanted`` distinct texts of a ranking, with the copies that rank before the next one."""
         found: dict[str, _Found] = {}
         start, size = 0, wanted + 1
         while start < len(ranking):
@@ -269,7 +272,7 @@ class Searcher:
         return list(found.values())
 
     def _reranked(self, reranker: Reranker, query: str, found: list[_Found]) -> list[_Found]:
-        """The first of these by falling score of the reranker, equal scores by rising chunk id, then the rest."""
+        """Order the first hits by the reranker's score, equal scores by chunk id; append the rest."""
         read, rest = found[: self._rerank_depth], found[self._rerank_depth :]
         scores = np.asarray(reranker.scores(query, [rows.embedded(one.row) for one in read]))
         if scores.shape != (len(read),) or not np.isfinite(scores).all():
@@ -302,7 +305,7 @@ def _hits(found: Sequence[_Found], rankings: dict[Channel, Ranking]) -> list[Hit
 
 
 def fuse(rankings: Sequence[Ranking], k: int = RRF_K) -> Ranking:
-    """All hits of the rankings by falling fused score, those of equal score by rising chunk id.
+    """Return all hits of the rankings by falling fused score, those of equal score by rising chunk id.
 
     Args:
         rankings: each best first.

@@ -51,7 +51,7 @@ class FileList(msgspec.Struct, frozen=True):
     files: dict[str, FileDigest]
 
     def encoded(self) -> bytes:
-        """The list as bytes."""
+        """Return the list as bytes."""
         return msgspec.json.encode(self, order="deterministic")
 
 
@@ -83,7 +83,7 @@ class Versions(Protocol):
 
 
 def part_of(key: str) -> str:
-    """What a file of an index belongs to, see :attr:`Damage.part`."""
+    """Return the part of an index that a file belongs to, see :attr:`Damage.part`."""
     names = key.split("/")
     return names[2].removesuffix(".lance") if names[0] == "generations" and len(names) > 3 else names[0]
 
@@ -129,7 +129,7 @@ def table_files(objects: Objects, folder: str, version: int) -> dict[str, int]:
 
 
 def open_manifest(objects: Objects, folder: str, version: int) -> tuple[str, Manifest]:
-    """The manifest of a version of a table, with its key.
+    """Return the manifest of a version of a table, with its key.
 
     Raises:
         StoreError: when it is missing or cannot be read.
@@ -197,7 +197,7 @@ def digest_of(objects: Objects, key: str) -> FileDigest:
 def damages(
     objects: Objects, files: Mapping[str, FileDigest], *, thorough: bool, there: Mapping[str, int] | None = None
 ) -> list[Damage]:
-    """The files that are not what a list says, by key.
+    """Return the files that are not what a list says, by key.
 
     Args:
         thorough: read all of every file. Otherwise sizes are compared, small files read, and the ends of long ones on
@@ -232,7 +232,7 @@ def sizes_below(objects: Objects, keys: Iterable[str]) -> dict[str, int]:
 
 
 def named(found: Iterable[Damage], most: int = 3) -> str:
-    """The first few of some damages, in words."""
+    """Return the first few of some damages, in words."""
     every = list(found)
     more = f" and {len(every) - most} more files" if len(every) > most else ""
     return "; ".join(f"{one.key} {one.problem}" for one in every[:most]) + more
@@ -246,7 +246,7 @@ def _damaged(objects: Objects, found: list[Damage]) -> StoreError:
 
 
 def _name(key: str) -> str:
-    """A file's name among those of all revisions, which share files of BM25 in folders of their own."""
+    """Return a file's name among those of all revisions, which share files of BM25 in folders of their own."""
     return f"lexical/{key.rsplit('/', 1)[1]}" if "/lexical/" in key else key
 
 
@@ -260,6 +260,6 @@ def decode(data: bytes) -> FileList:
 
 
 def unnamed(there: Iterable[str], lists: Iterable[FileList]) -> Iterator[str]:
-    """Those of these keys that no list names."""
+    """Return those of these keys that no list names."""
     every = {key for one in lists for key in one.files}
     return (key for key in there if key not in every)

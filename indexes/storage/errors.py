@@ -43,12 +43,12 @@ _REQUEST: Final = re.compile(r"Error performing [A-Z]+ http.*", re.DOTALL)  # na
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether a library written in Rust gave up: not an ``Exception``, so that nothing else catches it."""
+    """Return whether a library written in Rust gave up: not an ``Exception``, so that nothing else catches it."""
     return type(error).__name__ == "PanicException"
 
 
 def as_store_error(address: str, error: BaseException) -> GristmillError | None:
-    """The clear error behind one of a store's own, where it is about the place and no internal error."""
+    """Return the clear error behind one of a store's own, where it is about the place and no internal error."""
     if isinstance(error, GristmillError):
         # A store's error without its place: of an outage it is told again, with the place and the remedy.
         inner = error.__cause__ if isinstance(error, StoreError) and address not in error.message else None
@@ -76,7 +76,7 @@ def as_store_error(address: str, error: BaseException) -> GristmillError | None:
 
 
 def short(error: BaseException) -> str:
-    """What a library said, in one line and without places in its own source."""
+    """Return a library's message in one line, without places in its own source."""
     lines = _LOCATION.sub("", str(error)).strip().splitlines() or [type(error).__name__]
     return lines[0][:300].rstrip(" ,:")
 
@@ -94,7 +94,7 @@ def told(address: str) -> Iterator[None]:
 
 
 def _of_a_library(error: BaseException) -> bool:
-    """Whether LanceDB or tantivy raised it."""
+    """Return whether LanceDB or tantivy raised it."""
     if not isinstance(error, OSError | RuntimeError | ValueError):
         return False
     return bool(_LANCE.search(str(error))) or _raised_in(error.__traceback__, LIBRARIES)

@@ -255,7 +255,7 @@ class Lease:
                 self._deadline = max(self._deadline, started + self._seconds)
 
     def _reclaimed(self) -> bool:
-        """Whether the conflict was with a write of our own whose answer got lost."""
+        """Return whether the conflict was with a write of our own whose answer got lost."""
         try:
             found = self._found()
         except StoreError:
@@ -266,7 +266,7 @@ class Lease:
         return True
 
     def _watched(self, state: _State, etag: str) -> tuple[_State, str]:
-        """The state of a lease of another that has ended.
+        """Return the state of a lease of another that has ended.
 
         Raises:
             IndexBusy: when it has not.

@@ -50,7 +50,7 @@ class Manifest(NamedTuple):
 
 
 def paths(version: int) -> tuple[str, str]:
-    """Where the manifest of a version lies below the table's folder, by today's naming and by the older one."""
+    """Return where the manifest of a version lies below the table's folder, by today's naming and by the older one."""
     return f"_versions/{2**64 - 1 - version:020d}.manifest", f"_versions/{version}.manifest"
 
 
@@ -100,7 +100,7 @@ def _indexes(data: bytes) -> dict[str, list[str]]:
 
 
 def _section(data: bytes, position: int) -> bytes:
-    """A message with its length in front of it."""
+    """Return a message with its length in front of it."""
     (length,) = _LENGTH.unpack_from(data, position)
     start = position + _LENGTH.size
     if position < 0 or start + length > len(data):
@@ -109,7 +109,7 @@ def _section(data: bytes, position: int) -> bytes:
 
 
 def _message(data: bytes) -> Fields:
-    """The fields of a protobuf message by number."""
+    """Return the fields of a protobuf message by number."""
     found: Fields = defaultdict(list)
     place = 0
     while place < len(data):

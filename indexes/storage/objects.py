@@ -3,8 +3,9 @@
 A key is a path of names with ``/`` between them, below the address; none of the names is empty, ``.`` or ``..``, and no
 key is another's folder. Names may hold any other character.
 
-Kept here: a reader sees an object's old bytes or its new ones, whole; and of several that create a key, or replace the
-same state of it, exactly one is told that it did.
+Invariants:
+- A reader sees an object's old bytes or its new ones, whole.
+- Of several that create a key, or replace the same state of it, exactly one is told that it did.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ class Objects(Protocol):
     seeks: bool
 
     def get(self, key: str) -> tuple[bytes, str] | None:
-        """An object's bytes and the etag of that state; None where there is none."""
+        """Return an object's bytes and the etag of that state; None where there is none."""
         ...
 
     def blocks(self, key: str, start: int = 0) -> Iterator[bytes]:
-        """The bytes of an object of any size from a place on, some at a time; none where there is no object."""
+        """Return the bytes of an object of any size from a place on, some at a time; none where there is no object."""
         ...
 
     def put(self, key: str, data: bytes) -> str:
@@ -85,7 +86,7 @@ class Objects(Protocol):
         ...
 
     def stats(self, prefix: str) -> Iterator[Stat]:
-        """The objects whose keys start with this text, by ascending key."""
+        """Return the objects whose keys start with this text, by ascending key."""
         ...
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -229,7 +230,7 @@ def probe(objects: Objects) -> None:
 
 
 def unusable(address: str, error: OSError) -> StoreError:
-    """The error for an index whose folder does not allow what was tried."""
+    """Return the error for an index whose folder does not allow what was tried."""
     remedies = {
         errno.ENOSPC: "Free some space and build again: what was finished is remembered.",
         errno.EDQUOT: "Raise the quota or free some space and build again.",

@@ -73,7 +73,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encoded(pointer: Pointer) -> bytes:
-    """The bytes of a pointer, sealed."""
+    """Return the bytes of a pointer, sealed."""
     blank = msgspec.structs.replace(pointer, digest="")
     return seal.seal(msgspec.json.format(msgspec.json.encode(blank), indent=2) + b"\n")
 

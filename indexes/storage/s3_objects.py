@@ -1,7 +1,8 @@
 """Objects of an S3 bucket, and the clear error behind each of its answers.
 
-Kept here: of several that create a key, or replace the same state of it, exactly one is told that it did, however often
-an answer was lost.
+Invariants:
+- Of several that create a key, or replace the same state of it, exactly one is told that it did, however often an
+  answer was lost.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class S3Objects:
             self._session, self._client = self._connect(attempts, timeout)
 
     def storage_options(self) -> dict[str, str]:
-        """What LanceDB has to be told to find the same store; it finds the credentials where boto3 does."""
+        """Return LanceDB's options for the same store; it finds credentials where boto3 does."""
         from botocore.config import Config
 
         endpoint: str = self._client.meta.endpoint_url
@@ -96,7 +97,10 @@ class S3Objects:
         raise AssertionError("the last try returns or raises")
 
     def blocks(self, key: str, start: int = 0) -> Iterator[bytes]:
-        """The bytes of an object from a place on, some at a time; where the connection breaks, from there on again."""
+        """Yield the bytes of an object from a place on, some at a time.
+
+        Where the connection breaks, from there on again.
+        """
         from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError
 
         with self._told(f"reading {key}"):
@@ -127,7 +131,7 @@ class S3Objects:
         return self._write(key, data, etag)
 
     def stats(self, prefix: str) -> Iterator[Stat]:
-        """The objects whose keys start with this text, by ascending key.
+        """Yield the objects whose keys start with this text, by ascending key.
 
         They are all held in memory for a moment: not every S3 store lists in the order of the keys.
         """
@@ -202,7 +206,7 @@ class S3Objects:
         raise AssertionError("the last try returns or raises")
 
     def _landed(self, key: str, data: bytes, etag: str | None) -> str | None:
-        """The etag, where a write of unknown outcome took place; None where nothing was written.
+        """Return the etag, where a write of unknown outcome took place; None where nothing was written.
 
         Raises:
             Conflict: when something else was written.
@@ -264,7 +268,7 @@ _PASSING: Final = frozenset(
 
 
 def refused(address: str, doing: str, code: str, status: int = 0, words: str = "") -> StoreError:
-    """The error for an answer of an S3 store.
+    """Return the error for an answer of an S3 store.
 
     Args:
         doing: what was tried: ``writing pointer.json``.
@@ -287,7 +291,7 @@ def refused(address: str, doing: str, code: str, status: int = 0, words: str = "
 
 
 def unreachable(address: str, doing: str, why: object) -> StoreError:
-    """The error for an S3 store that gives no answer.
+    """Return the error for an S3 store that gives no answer.
 
     Args:
         doing: what was tried: ``writing pointer.json``.
@@ -321,7 +325,7 @@ _ANSWERS: Final = {
 
 
 def _s3_error(address: str, doing: str, error: Exception) -> StoreError:
-    """The clear error behind one of botocore's."""
+    """Return the clear error behind one of botocore's."""
     from botocore import exceptions as known
 
     if isinstance(error, known.ClientError):
@@ -349,7 +353,7 @@ def _status(error: Any) -> int:
 
 @cache
 def _loader() -> Any:
-    """What reads the descriptions of S3's requests, and keeps them: a tenth of a second for each client otherwise."""
+    """Return a loader that caches the descriptions of S3's requests, a tenth of a second per client."""
     from botocore.loaders import create_loader
 
     return create_loader()

@@ -23,12 +23,12 @@ def seal(data: bytes) -> bytes:
 
 
 def claims(data: bytes) -> bool:
-    """Whether bytes hold a digest of themselves, be it the right one or not."""
+    """Return whether bytes hold a digest of themselves, be it the right one or not."""
     return b'"digest": "' in data[-len(_EMPTY) - 64 :]
 
 
 def broken(data: bytes) -> bool:
-    """Whether bytes that should be sealed are not, or not what they were."""
+    """Return whether bytes that should be sealed are not, or not what they were."""
     found = _SEALED.search(data)
     if found is None:
         return True

@@ -3,9 +3,11 @@
     generations/G/lexical/files/SHA256       a file of tantivy's; revisions that share a segment share its file
     generations/G/lexical/00000012.json      names of revision 12's files with their digests
 
-Kept here: the list of a revision is written after all its files; a file is fetched whole or not at all and checked
-against its digest; a folder appears in the cache with all its files or not at all, and its name holds the digest of
-its list, so that what one builder left is never taken for what another published under the same number.
+Invariants:
+- The list of a revision is written after all its files.
+- A file is fetched whole or not at all and checked against its digest.
+- A folder appears in the cache with all its files or not at all, and its name holds the digest of its list, so that
+  what one builder left is never taken for what another published under the same number.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Segments:
             folder.rename(final)
 
     def fetch(self, generation: str, revision: int) -> Path:
-        """A revision's folder in the cache, with all its files.
+        """Return a revision's folder in the cache, with all its files.
 
         Raises:
             StoreError: when the list or a file is missing, or a file is not what the list says.
@@ -110,7 +112,7 @@ class Segments:
                 path.unlink(missing_ok=True)
 
     def revisions(self, generation: str) -> set[int]:
-        """The revisions of a generation that have a list."""
+        """Return the revisions of a generation that have a list."""
         place = _place(generation)
         tails = [stat.key[len(place) + 1 :] for stat in self._objects.stats(f"{place}/")]
         return {int(tail[:-5]) for tail in tails if tail.endswith(".json") and tail[:-5].isdigit()}
@@ -143,7 +145,10 @@ def _belongs(path: Path) -> bool:
 
 
 def _unchanged(path: Path, digest: str) -> bool:
-    """Whether a file of the cache is what was fetched; a long one is taken for it, as reading all of it costs time."""
+    """Return whether a file of the cache is what was fetched.
+
+    A long one is taken for it, as reading all of it costs time.
+    """
     try:
         return path.stat().st_size > SMALL or _digest(path) == digest
     except OSError:

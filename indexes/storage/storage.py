@@ -15,8 +15,10 @@
       purge.json                             what is to be erased, while that is not finished
       scratch/                               passing files of a running build; on S3 in a local cache folder
 
-Kept here: the pointer is replaced in one step, after everything it names is in place; a reader sees the old revision or
-the new one, whole; and a builder that lost its lease cannot write the pointer, which must stand as that builder saw it.
+Invariants:
+- The pointer is replaced in one step, after everything it names is in place.
+- A reader sees the old revision or the new one, whole.
+- A builder that lost its lease cannot write the pointer, which must stand as that builder saw it.
 """
 
 from __future__ import annotations
@@ -181,7 +183,7 @@ class Storage:
                     raise
 
     def pointer(self) -> Pointer | None:
-        """What is published; None for an index that has published nothing.
+        """Return the pointer; None where nothing is published.
 
         Raises:
             Damaged: when the pointer cannot be read, or is gone. A record of revision 1 alone is what a killed first
@@ -227,7 +229,7 @@ class Storage:
         return msgspec.structs.replace(pointer, files=hashlib.sha256(data).hexdigest())
 
     def _last_files(self) -> dict[str, FileDigest]:
-        """The digests that the published revision was recorded with."""
+        """Return the digests that the published revision was recorded with."""
         found = self.objects.get(POINTER)  # not by `pointer`: what this builder saw of it stays what it saw
         try:
             return (self.files(decoded(self.address, found[0], POINTER)) if found is not None else None) or {}
@@ -277,7 +279,7 @@ class Storage:
             ) from error
 
     def revisions(self) -> list[Pointer]:
-        """The kept revisions, oldest first, the published one among them.
+        """Return the kept revisions, oldest first, the published one among them.
 
         One above the published is left out: its build was killed after the record and before the pointer was written.
         Without a pointer every record counts, so that a lost pointer makes no build discard what it named. One whose
@@ -296,7 +298,7 @@ class Storage:
         return {number: one.message for number, one in self.records() if isinstance(one, Damaged)}
 
     def records(self) -> Iterator[tuple[int, Pointer | Damaged]]:
-        """Every record by the number of its revision, or what is wrong with it."""
+        """Yield every record by the number of its revision, or what is wrong with it."""
         for record in self.objects.stats("revisions/"):
             name = _RECORD.fullmatch(record.key)
             data = self.objects.get(record.key) if name else None
@@ -337,7 +339,7 @@ class Storage:
         return self.objects.get(DOUBTED) is not None
 
     def probes(self, fingerprint: str) -> bytes | None:
-        """What a runtime proves itself by for a model's fingerprint; None where no build has kept any."""
+        """Return the probes for a model's fingerprint; None where no build has kept any."""
         found = self.objects.get(f"probes/{fingerprint}")
         return found[0] if found is not None else None
 
@@ -350,7 +352,7 @@ class Storage:
         self.objects.delete([f"probes/{fingerprint}"])
 
     def tables(self, generation: str, *, create: bool = False) -> Any:
-        """The LanceDB connection of a generation.
+        """Return the LanceDB connection of a generation.
 
         Args:
             create: make its folder where there is none.
@@ -371,7 +373,7 @@ class Storage:
         return lancedb.connect(str(folder), session=self._session)
 
     def lexical(self, generation: str, revision: int) -> Path:
-        """The folder of a stored BM25 index; from S3 it is fetched into the cache first, where it is not there.
+        """Return the folder of a stored BM25 index; from S3 it is fetched into the cache first, where it is not there.
 
         Raises:
             StoreError: when it cannot be fetched.
@@ -381,7 +383,7 @@ class Storage:
         return self.lexical_draft(generation, revision)
 
     def lexical_draft(self, generation: str, revision: int) -> Path:
-        """The folder to write a revision's BM25 index in."""
+        """Return the folder to write a revision's BM25 index in."""
         return self._local / "generations" / generation / "lexical" / f"{revision:08d}"
 
     def store_lexical(self, generation: str, revision: int) -> None:
@@ -415,13 +417,13 @@ class Storage:
         return sorted(self._with_lexical(generation) - set(kept) - self.unreadable().keys())
 
     def _with_lexical(self, generation: str) -> set[int]:
-        """The revisions whose BM25 index lies in a generation."""
+        """Return the revisions whose BM25 index lies in a generation."""
         folder = self.lexical_draft(generation, 0).parent
         found = {int(path.name) for path in folder.iterdir() if path.name.isdigit()} if folder.is_dir() else set()
         return found | (self._segments.revisions(generation) if self._segments is not None else set())
 
     def scratch(self) -> Path:
-        """An empty folder for a build's passing files; what an earlier build left in it is gone."""
+        """Return an empty folder for a build's passing files; what an earlier build left in it is gone."""
         folder = self._local / "scratch"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -438,17 +440,17 @@ class Storage:
                 path.unlink(missing_ok=True)
 
     def left_in_scratch(self) -> int:
-        """Bytes that builds left in the scratch folder."""
+        """Return bytes that builds left in the scratch folder."""
         return sum(status.st_size for status in _files(self._local / "scratch"))
 
     def size(self) -> int:
-        """Bytes the index takes; a file linked from several revisions counts once."""
+        """Return bytes the index takes; a file linked from several revisions counts once."""
         if self.remote:
             return sum(stat.size for stat in self.objects.stats(""))
         return sum({(one.st_dev, one.st_ino): one.st_size for one in _files(self._local)}.values())
 
     def turns(self) -> bytes | None:
-        """What is kept of the turns in which documents are read again, see :mod:`flows.build.rereading`."""
+        """Return the state of rereading, see :mod:`flows.build.rereading`."""
         found = self.objects.get(TURNS)
         return found[0] if found is not None else None
 
@@ -457,12 +459,12 @@ class Storage:
         self.objects.put(TURNS, data)
 
     def _foreign(self) -> Iterator[Path]:
-        """What lies in the folder and belongs to no index."""
+        """Yield entries of the folder that belong to no index."""
         return (path for path in self._local.iterdir() if not path.name.startswith(".") and path.name not in OWN)
 
 
 def _files(folder: Path) -> Iterator[os.stat_result]:
-    """What is known of each file below a folder, those aside that a running build removes meanwhile."""
+    """Yield the status of each file below a folder, ignoring files removed meanwhile."""
     for above, _, names in os.walk(folder):
         for name in names:
             with suppress(FileNotFoundError):
@@ -470,10 +472,10 @@ def _files(folder: Path) -> Iterator[os.stat_result]:
 
 
 def record_key(number: int) -> str:
-    """Where the record of a revision lies."""
+    """Return where the record of a revision lies."""
     return f"revisions/{number:08d}.json"
 
 
 def files_key(number: int) -> str:
-    """Where the list of a revision's files lies."""
+    """Return where the list of a revision's files lies."""
     return f"files/{number:08d}.json"

@@ -81,7 +81,7 @@ class Table:
         return self.raw.schema
 
     def count(self, where: str | None = None) -> int:
-        """How many rows there are, or for how many a condition holds; without one no row is read."""
+        """Return how many rows there are, or for how many a condition holds; without one no row is read."""
         return int(self.raw.count_rows(where))
 
     def restore(self, version: int) -> int:
@@ -94,12 +94,12 @@ class Table:
     def scan(
         self, columns: Sequence[str], where: str | None = None, batch_size: int = SCAN_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        """These columns of all rows, or of those for which a condition holds, in no particular order."""
+        """Yield these columns of all rows, or of those for which a condition holds, in no particular order."""
         query = self.raw.search().select(list(columns))
         yield from (query.where(where) if where else query).limit(None).to_batches(batch_size)
 
     def select(self, column: str, ids: Iterable[str], columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of all rows with one of these ids, some ids at a time; each is hexadecimal."""
+        """Yield these columns of all rows with one of these ids, some ids at a time; each is hexadecimal."""
         for condition in conditions(column, ids):
             yield self.raw.search().where(condition).select(list(columns)).limit(None).to_arrow()
 
@@ -217,7 +217,7 @@ class Table:
         return len(gone)
 
     def _versions(self, files: Files, folder: str) -> dict[int, str]:
-        """Where the description of each version lies, by its number."""
+        """Return where the description of each version lies, by its number."""
         found: dict[int, str] = {}
         for stat in files.stats(f"{folder}/{self.name}.lance/_versions/"):
             named = _MANIFEST.fullmatch(stat.key.rsplit("/", 1)[1])
@@ -233,12 +233,15 @@ class Table:
 
 
 def names(db: Any) -> set[str]:
-    """The tables of a LanceDB connection, without passing ones: some stores go on listing those that were dropped."""
+    """Return the tables of a connection, without temporary ones and without dropped ones."""
     return {name for name in db.list_tables(limit=1_000).tables if not name.endswith(COPY)}
 
 
 def existing(db: Any, name: str) -> Table | None:
-    """The table of that name at its head; None where there is none, whatever a store still lists of a dropped one."""
+    """Return the table of that name at its head.
+
+    None where there is none, whatever a store still lists of a dropped one.
+    """
     if name not in names(db):
         return None
     try:
@@ -290,7 +293,7 @@ def _take_copy(db: Any, name: str) -> None:
 
 
 def _whole(db: Any, name: str) -> bool:
-    """Whether every row of a table can be read."""
+    """Return whether every row of a table can be read."""
     try:
         table = Table(db, name)
         return sum(len(batch) for batch in table.scan(table.schema.names, batch_size=1_024)) == table.count()

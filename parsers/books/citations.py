@@ -27,7 +27,7 @@ _MARKS: Final = ' \t_*.,:;"“”-—'
 
 
 def cited(author: str, title: str) -> str:
-    """Author and title as a citation names them.
+    """Return author and title as a citation names them.
 
     Args:
         author: as a book's header prints it; empty where it prints none.
@@ -40,13 +40,13 @@ def cited(author: str, title: str) -> str:
 
 
 def volume(title: str) -> int | None:
-    """The number of the volume that a title names."""
+    """Return the number of the volume that a title names."""
     found = _VOLUME.search(title)
     return number(found[1]) if found else None
 
 
 def _author(author: str) -> str:
-    """The name that a citation gives: the last of a modern one, the place of an ancient one left off."""
+    """Return the name that a citation gives: the last of a modern one, the place of an ancient one left off."""
     known = _names()["authors"]
     names = []
     for person in re.split(r"\s+and\s+|\s*&\s*", " ".join(author.split())):

@@ -81,12 +81,12 @@ def _contents_end(text: str, blocks: list[Block], first: int) -> tuple[int, int]
 
 
 def _stands_alone(text: str, block: Block) -> bool:
-    """Whether a block is a heading rather than a line of a list with its page number."""
+    """Return whether a block is a heading rather than a line of a list with its page number."""
     return block.frame != "notes" and not re.search(r"\s{3,}[\divxlc]+$", text[block.start : block.end].rstrip())
 
 
 def _keys(text: str, block: Block, book: int | None) -> Iterator[tuple[object, ...]]:
-    """What a line of contents and the heading that it names have in common."""
+    """Return the form that a line of contents shares with the heading it names."""
     if block.level in ("book", "chapter", "part", "volume", "section"):
         yield (block.level, block.number, book if block.level != "book" else None)
         return
@@ -110,7 +110,7 @@ def _list_end(text: str, blocks: list[Block], first: int) -> int:
 
 
 def _listed(text: str, block: Block) -> bool:
-    """Whether a block may be a line of a list: short, or with page numbers at the ends of its lines."""
+    """Return whether a block may be a line of a list: short, or with page numbers at the ends of its lines."""
     body = text[block.start : block.end]
     pages = [bool(_PAGE.search(line)) for line in body.split("\n")]
     return len(body) < _ENTRY or sum(pages) * 3 >= len(pages)

@@ -107,7 +107,7 @@ class Block:
 
 
 def marked(text: str, start: int, end: int, line: int, gap: int) -> list[Block]:
-    """A block with what it says of itself; several where chapter numbers or a heading stand in it."""
+    """Return a block with what it says of itself; several where chapter numbers or a heading stand in it."""
     block = Block(start, end, line, gap)
     lead = start
     while lead < end and text[lead] in " \t":
@@ -144,7 +144,10 @@ def marked(text: str, start: int, end: int, line: int, gap: int) -> list[Block]:
 
 
 def _numbered(text: str, block: Block, found: re.Match[str]) -> list[Block]:
-    """A heading such as ``BOOK IV``, and the text below it where no blank line parts them; empty if it is none."""
+    """Return a heading such as ``BOOK IV``, and the text below it where no blank line parts them.
+
+    Empty if it is none.
+    """
     machine = found.re is _MACHINE
     value = number(found[2].strip())
     rest = "" if machine else found[3]
@@ -166,7 +169,7 @@ def _numbered(text: str, block: Block, found: re.Match[str]) -> list[Block]:
 
 
 def _heads(text: str, block: Block, found: re.Match[str], rest: str) -> bool:
-    """Whether words such as "Book IV" are a heading and not the beginning of a sentence."""
+    """Return whether words such as "Book IV" are a heading and not the beginning of a sentence."""
     bare = rest.strip(" \t_*)]=.:")
     if not bare:
         return True
@@ -194,7 +197,7 @@ def _frame(title: str) -> Frame | None:
 
 
 def _split_inside(text: str, block: Block) -> list[Block]:
-    """A block as parts that each begin with a number in brackets, where a sentence ends before it."""
+    """Return a block as parts that each begin with a number in brackets, where a sentence ends before it."""
     cuts = [
         (found.start(), int(found[1]))
         for found in _INNER.finditer(text, block.start, block.end)

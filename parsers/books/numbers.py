@@ -70,12 +70,12 @@ def choose_runs(blocks: list[Block]) -> None:
 
 
 def _counts(block: Block, style: str) -> bool:
-    """Whether a block has a number printed in this way; ``numeral`` is one that stands alone."""
+    """Return whether a block has a number printed in this way; ``numeral`` is one that stands alone."""
     return block.level == "numeral" if style == "numeral" else block.style == style and block.level is None
 
 
 def _accepted(blocks: Sequence[Block], style: str) -> set[int]:
-    """The blocks whose numbers count on from one, within each part of the book."""
+    """Return the blocks whose numbers count on from one, within each part of the book."""
     accepted: set[int] = set()
     last: int | None = None
     restart = True
@@ -101,7 +101,7 @@ def _accepted(blocks: Sequence[Block], style: str) -> set[int]:
 
 
 def _titled(blocks: Sequence[Block], chosen: set[int]) -> bool:
-    """Whether the numbers stand in front of short titles."""
+    """Return whether the numbers stand in front of short titles."""
     return sum(bool(block.title) for block in blocks if id(block) in chosen) * 10 >= len(chosen) * 9
 
 

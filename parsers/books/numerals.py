@@ -26,7 +26,7 @@ _WORDS: Final = (
 
 
 def number(word: str) -> int | None:
-    """The number that a word stands for: Arabic or Roman figures, or an English word up to ninety-nine."""
+    """Return the number that a word stands for: Arabic or Roman figures, or an English word up to ninety-nine."""
     if word.isascii() and word.isdigit():
         return int(word)
     if word and word.isupper() and _IS_ROMAN.fullmatch(word):

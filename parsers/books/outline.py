@@ -1,8 +1,12 @@
 """The outline of a book in plain text: what is licence, contents and index, and which chapter each part belongs to.
 
-Kept here: every block keeps its place; the outline only says what it is. Headings are believed for what they print;
-numbers in running text ("25. By daybreak …") only where they count on through most of the book's parts, so that a list
-of points is never taken for chapters.
+Invariants:
+- Every block keeps its place.
+- The outline only says what it is.
+- Headings are believed for what they print.
+- Numbers in running text ("25.
+- By daybreak …") only where they count on through most of the book's parts, so that a list of points is never taken
+  for chapters.
 """
 
 from __future__ import annotations
@@ -85,7 +89,7 @@ def write(builder: TreeBuilder, blocks: Sequence[Block], author: str) -> None:
 
 
 def _belongs(head: Block, block: Block) -> bool:
-    """Whether a heading goes on the one above it: its subtitle, or the same number printed once more."""
+    """Return whether a heading goes on the one above it: its subtitle, or the same number printed once more."""
     if block.frame or block.level == "work":
         return False
     if block.level == "title":
@@ -109,7 +113,7 @@ def _level(block: Block) -> int:
 
 
 def _promote_titles(blocks: Sequence[Block]) -> None:
-    """A line in capitals right above the first of some numbered headings is a title, however few blank lines it has."""
+    """Mark a line in capitals right above the first of some numbered headings as a title."""
     for block, below in pairwise(blocks):
         first = below.level in ("book", "chapter") and below.number is not None and below.number <= 1
         if first and block.level is None and block.title and not block.style:
@@ -173,7 +177,7 @@ def _find_works(blocks: list[Block]) -> None:
 
 
 def _kind(block: Block) -> str:
-    """What a block's number counts: books, chapters by headings or numerals, or chapters in running text."""
+    """Return what a block's number counts: books, chapters by headings or numerals, or chapters in text."""
     if block.number is None:
         return ""
     return block.level or ("run" if block.style else "")
@@ -232,7 +236,7 @@ def _ends(blocks: list[Block]) -> set[int]:
 
 
 def _counted_through(blocks: list[Block]) -> bool:
-    """Whether the headings count chapters through the books, not anew in each."""
+    """Return whether the headings count chapters through the books, not anew in each."""
     firsts: list[int] = []
     begins = False
     for block in blocks:

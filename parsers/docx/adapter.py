@@ -80,7 +80,7 @@ def _parts(opened: docx.document.Document) -> Parts:
 
 
 def _core(opened: docx.document.Document) -> dict[str, str]:
-    """What the core properties say; a part that is missing or damaged says nothing."""
+    """Read the core properties; ignore a part that is missing or damaged."""
     relations = opened.part.package.rels.values() if opened.part.package is not None else ()
     if not any(relation.reltype == RELATIONSHIP_TYPE.CORE_PROPERTIES for relation in relations):
         return {}  # python-docx would make them up, with the time of day

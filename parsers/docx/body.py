@@ -240,7 +240,7 @@ class Body:
                 self.builder.write_leaf("footnote", text, page=page, left_out=left_out)
 
     def _note(self, part: str, identifier: str) -> str:
-        """The text of a foot- or endnote."""
+        """Return the text of a foot- or endnote."""
         root = self._parts.notes.get(part)
         if root is None or identifier in _NO_NOTES:
             return ""
@@ -256,7 +256,7 @@ class Body:
                 self.builder.write_leaf("paragraph", f"{author}: {text}" if author else text, left_out="comment")
 
     def _margins(self, body: _Element, kind: str) -> Iterator[str]:
-        """The texts of the headers or footers that are printed, each once."""
+        """Yield the texts of the headers or footers that are printed, each once."""
         seen = set()
         even = switched(self._parts.settings, "evenAndOddHeaders")
         for section in body.iter(f"{W}sectPr"):
@@ -297,7 +297,10 @@ class Body:
         self._notes_of(rows, left_out)
 
     def _row_texts(self, cells: list[list[Cell]]) -> list[list[str]]:
-        """The cells' texts, a cell that spans rows on each of them; an empty list for a row without text of its own."""
+        """Return the cells' texts, a cell that spans rows on each of them.
+
+        An empty list for a row without text of its own.
+        """
         width = max((len(row) for row in cells), default=0)
         texts: list[list[str]] = []
         above = [""] * width
@@ -318,7 +321,7 @@ class Body:
                     )
 
     def _head_rows(self, table: _Element, rows: list[_Element], cells: list[list[Cell]]) -> int:
-        """How many rows at the top of a table head it: as the file says, or the first where it alone is bold."""
+        """Return how many rows at the top of a table head it: as the file says, or the first where it alone is bold."""
         said = 0
         while said < len(rows) and switched(rows[said].find(f"{W}trPr"), "tblHeader"):
             said += 1
@@ -346,7 +349,7 @@ class Body:
         return self._flat(cell.content, " ") if cell.content is not None else ""
 
     def _flat(self, parent: _Element, separator: str) -> str:
-        """The text of blocks without their structure: of a cell, a note, a header."""
+        """Return the text of blocks without their structure: of a cell, a note, a header."""
         return separator.join(text.replace("\n", separator) for text in self._texts(parent) if text)
 
     def _texts(self, parent: _Element) -> Iterator[str]:
@@ -370,7 +373,7 @@ class Body:
 
 
 def _numbered(text: str, mark: Mark | None) -> str:
-    """A heading with its automatic number, on one line."""
+    """Return a heading with its automatic number, on one line."""
     title = " ".join(text.split())
     label = mark.label if mark is not None else ""
     return title if label in ("", BULLET) or title.startswith(label) else f"{label} {title}"

@@ -56,7 +56,7 @@ def _part(element: _Element, name: str, depth: int) -> str:
 
 
 def _property(element: _Element, name: str) -> str | None:
-    """The value of a property of a formula part; None where it is not set."""
+    """Return the value of a property of a formula part; None where it is not set."""
     found = element.find(f"{M}{element.tag.removeprefix(M)}Pr/{M}{name}")
     return found.get(f"{M}val", "") if found is not None else None
 
@@ -73,7 +73,7 @@ def _divisor(text: str) -> str:
 
 
 def _is_bracketed(text: str) -> bool:
-    """Whether one pair of brackets encloses the whole text."""
+    """Return whether one pair of brackets encloses the whole text."""
     if not text or text[0] not in "([{" or text[-1] not in ")]}":
         return False
     depth = 0
@@ -145,7 +145,7 @@ def _accent(element: _Element, depth: int) -> str:
 
 
 def _group(element: _Element, depth: int) -> str:
-    """A base with a sign above or below it, such as an arrow with text."""
+    """Return a base with a sign above or below it, such as an arrow with text."""
     sign = _property(element, "chr")
     base = _part(element, "e", depth)
     return base if sign is None or sign in "⏞⏟" else f"{base}{sign}"

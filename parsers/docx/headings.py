@@ -53,7 +53,7 @@ def looks_like_headings(
 
 
 def _body_size(paragraphs: Sequence[Paragraph]) -> int:
-    """The size of most of the text, in half-points."""
+    """Return the size of most of the text, in half-points."""
     sizes: Counter[int] = Counter()
     for paragraph in paragraphs:
         sizes[paragraph.size] += len(paragraph.text)

@@ -1,7 +1,8 @@
 """The numbers of a Word document's list items.
 
-Kept here: a list counts on where Word does: through other paragraphs and lists between, again from its start below a
-new item of a higher level, and from its own start where it says so.
+Invariants:
+- A list counts on where Word does: through other paragraphs and lists between, again from its start below a new item
+  of a higher level, and from its own start where it says so.
 """
 
 from __future__ import annotations

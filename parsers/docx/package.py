@@ -1,8 +1,10 @@
 """The package behind an Office file: a zip of XML parts.
 
-Kept here: no more than a stated number of bytes is unpacked, whatever the zip claims; a part that is damaged is left
-out and said so, unless the file is nothing without it; a file in the strict variant of the standard is handed on in
-the transitional one, which the libraries read; and what is no such package is refused with what it is instead.
+Invariants:
+- No more than a stated number of bytes is unpacked, whatever the zip claims.
+- A part that is damaged is left out and said so, unless the file is nothing without it.
+- A file in the strict variant of the standard is handed on in the transitional one, which the libraries read.
+- What is no such package is refused with what it is instead.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ def _check_family(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo],
 
 
 def _part(archive: zipfile.ZipFile, info: zipfile.ZipInfo, problems: list[str]) -> bytes:
-    """A part's XML; in place of a damaged one an empty one, and a problem."""
+    """Return a part's XML; in place of a damaged one an empty one, and a problem."""
     if info.flag_bits & 1:
         raise BrokenDocument(f"encrypted zip: {info.filename} opens only with a password", "Store a copy without one")
     try:

@@ -1,7 +1,8 @@
 """What the styles of a Word document say about its paragraphs.
 
-Kept here: a heading is known by its outline level, set on the paragraph or anywhere along the chain of styles it is
-based on, or by the name of a built-in heading style, which the file keeps in English whatever the language of Word.
+Invariants:
+- A heading is known by its outline level, set on the paragraph or anywhere along the chain of styles it is based on,
+  or by the name of a built-in heading style, which the file keeps in English whatever the language of Word.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Styles:
                 self._default = identifier
 
     def chain(self, identifier: str | None) -> Iterator[Style]:
-        """A style and those it is based on, nearest first; the default style for a paragraph that names none."""
+        """Yield a style and those it is based on, nearest first; the default style for a paragraph that names none."""
         current = self._default if identifier is None else identifier
         for _ in range(_CHAIN):
             style = self._styles.get(current)
@@ -114,7 +115,7 @@ class Styles:
         return False
 
     def numbering(self, properties: _Element | None) -> tuple[str, int] | None:
-        """A paragraph's list: ``(numId, level from 0)``; None for a paragraph in no list."""
+        """Return a paragraph's list: ``(numId, level from 0)``; None for a paragraph in no list."""
         found: list[tuple[str | None, int | None]] = []
         own = _number(properties)
         if own is not None:
@@ -151,7 +152,7 @@ class Styles:
         return self._looks[characters, paragraph]
 
     def has_header_row(self, table_style: str | None) -> bool:
-        """Whether a table's style, or one it is based on, sets off its first row."""
+        """Return whether a table's style, or one it is based on, sets off its first row."""
         return table_style is not None and any(style.header_row for style in self.chain(table_style))
 
 
@@ -171,27 +172,27 @@ def _style(element: _Element) -> Style:
 
 
 def style_id(properties: _Element | None) -> str | None:
-    """The id of the style that a paragraph names."""
+    """Return the id of the style that a paragraph names."""
     return value(properties.find(f"{W}pStyle")) if properties is not None else None
 
 
 def value(element: _Element | None) -> str | None:
-    """The ``w:val`` of an element that may be missing."""
+    """Return the ``w:val`` of an element that may be missing."""
     return element.get(f"{W}val") if element is not None else None
 
 
 def number(text: str | None) -> int | None:
-    """A whole number; None for what is none."""
+    """Return a whole number; None for what is none."""
     return int(text) if text and re.fullmatch(r"-?\d{1,9}", text) else None
 
 
 def is_on(text: str | None) -> bool:
-    """Whether a switch is on; one without a value is (ECMA-376 part 1, 17.17.4)."""
+    """Return whether a switch is on; one without a value is (ECMA-376 part 1, 17.17.4)."""
     return text not in ("0", "false", "off", "none")
 
 
 def switched(parent: _Element | None, name: str) -> bool:
-    """Whether a switch stands among an element's children, and is on."""
+    """Return whether a switch stands among an element's children, and is on."""
     element = parent.find(f"{W}{name}") if parent is not None else None
     return element is not None and is_on(value(element))
 

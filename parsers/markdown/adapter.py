@@ -62,7 +62,7 @@ def parse(data: bytes) -> Document:
 
 
 def read_markdown(decoded: Decoded) -> Document:
-    """The document of a decoded Markdown file."""
+    """Return the document of a decoded Markdown file."""
     text = decoded.text
     builder = TreeBuilder(text)
     header = front_matter(text)
@@ -226,7 +226,7 @@ class _Reader:
             self._pieces("markup", start, end, _comments(self._text, start, end))
 
     def _pieces(self, kind: Kind, start: int, end: int, comments: Iterable[Span]) -> None:
-        """A part with the comments in it left out of the index."""
+        """Add a part, its comments left out of the index."""
         position, continued = start, False
         for low, high in comments:
             self._leaf(kind, position, low, first=position == start, continued=continued)
@@ -282,20 +282,23 @@ class _Reader:
             self._builder.leaf(kind, start, end, outer=(low, high), line=line, **attributes)
 
     def _marked(self, begin: int) -> int:
-        """Where a block begins with the quote marks before it; those before a container's first block are its own."""
+        """Return where a block begins with the quote marks before it.
+
+        Those before a container's first block are its own.
+        """
         first = self._lines[self._number(begin) - self._line]
         marks = self._text[first:begin].lstrip()
         within = bool(self._open) and self._open[-1][0] < first
         return begin - len(marks) if within and marks.startswith(">") and not marks.strip("> \t") else begin
 
     def _span(self, token: Token) -> Span:
-        """Where a block begins, behind the marks of what it stands in, and where it ends."""
+        """Return where a block begins, behind the marks of what it stands in, and where it ends."""
         begin = token.meta.get("begin")
         begin = self._unmarked((token.map or [0])[0]) if begin is None else self._start + begin
         return begin, max(begin, self._line_end(self._last(token)))
 
     def _last(self, token: Token) -> int:
-        """The last line of a block that is not blank."""
+        """Return the last line of a block that is not blank."""
         first, line = (token.map or [0, 1])[0], (token.map or [0, 1])[1] - 1
         while line > first and not self._text[self._lines[line] : self._lines[line + 1]].strip(" \t\n"):
             line -= 1
@@ -305,11 +308,11 @@ class _Reader:
         return self._lines[line] + len(self._text[self._lines[line] : self._lines[line + 1] - 1].rstrip(" \t"))
 
     def _unmarked(self, line: int) -> int:
-        """Where a line's text begins, behind blanks and quote marks."""
+        """Return where a line's text begins, behind blanks and quote marks."""
         return self._reach(_MARKS, self._lines[line])
 
     def _behind(self, position: int) -> int:
-        """The next character that is no blank; the position itself where the line has none."""
+        """Return the next character that is no blank; the position itself where the line has none."""
         reached = self._reach(_BLANKS, position)
         return position if self._text[reached : reached + 1] in ("", "\n") else reached
 
@@ -318,7 +321,7 @@ class _Reader:
         return found.end() if found else position
 
     def _number(self, position: int) -> int:
-        """Number of the file's line, from 1."""
+        """Return the number of a line in the file, from 1."""
         return self._line + bisect_right(self._lines, position) - 1
 
 
@@ -330,7 +333,7 @@ def _comments(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _trailing_comments(text: str, start: int, end: int) -> int:
-    """Where the comments begin that end a stretch of text; its end where none do."""
+    """Return where the comments begin that end a stretch of text; its end where none do."""
     first = end
     while text.endswith("-->", start, first) and (begin := text.rfind("<!--", start, first)) >= 0:
         first = begin
@@ -360,7 +363,7 @@ def _inline_comments(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _words(content: str, env: dict[str, object]) -> str:
-    """A heading's words: without markup, entities decoded, an image by its alternative text."""
+    """Return a heading's words: without markup, entities decoded, an image by its alternative text."""
     if len(content) < _LONG and _MARKUP.search(content):
         content = "".join(_plain(_parser().parseInline(content, env)))
     return " ".join(content[:_LONG].split())
@@ -389,7 +392,10 @@ _UNUSED: Final = Token("", "", 0)
 
 
 def _blocks(source: str, env: dict[str, object]) -> Iterator[list[Token]]:
-    """The tokens of each block of the highest level in turn; what ``ParserBlock.tokenize`` does, a block at a time."""
+    """Yield the tokens of each block of the highest level in turn.
+
+    What ``ParserBlock.tokenize`` does, a block at a time.
+    """
     parser = _parser()
     state = _State(source, parser, env, [])
     rules = parser.block.ruler.getRules("")
@@ -426,7 +432,7 @@ def _parser() -> MarkdownIt:
 
 
 def _noting_place(name: str, rule: _Rule) -> _Rule:
-    """A block rule that notes in its first token where the block begins.
+    """Return a block rule that notes in its first token where the block begins.
 
     A rule that makes no token (of link definitions) gets one of its own name, so that its lines belong to something.
     """

@@ -66,7 +66,7 @@ class FrontMatter:
 
 
 def front_matter(text: str) -> FrontMatter | None:
-    """The front matter of a file, if it has any."""
+    """Return the front matter of a file, if it has any."""
     for pattern, load, read in ((_YAML, _load_yaml, labels.from_yaml), (_TOML, _load_toml, labels.from_toml)):
         found = pattern.match(text, 0, _MOST)
         fields = load(found[1]) if found else None
@@ -78,7 +78,7 @@ def front_matter(text: str) -> FrontMatter | None:
 
 
 def _is_real(block: str, fields: Mapping[str, object]) -> bool:
-    """Whether a block holds fields, and not a sentence that stands between two rules."""
+    """Return whether a block holds fields, and not a sentence that stands between two rules."""
     if not fields:
         return not block.strip()
     names = [name for name in fields if _FIELD_NAME.fullmatch(name)]
@@ -88,7 +88,7 @@ def _is_real(block: str, fields: Mapping[str, object]) -> bool:
 
 
 def stated_labels(text: str, header: FrontMatter | None) -> Stated:
-    """What a file states of its labels: in its front matter, or in what was meant as such.
+    """Return the labels that a file states in its front matter, or in what was meant as such.
 
     Args:
         header: the file's front matter, as :func:`front_matter` finds it.

@@ -1,7 +1,9 @@
 """PDF by its text layer: headings, paragraphs, lists, tables, running heads.
 
-Kept here: what the text layer holds is in the document, each word once, but for a ruled cell over
-several rows, which stands in each; a page without text, or whose rows may not be whole, is a problem and said so.
+Invariants:
+- What the text layer holds is in the document, each word once, but for a ruled cell over several rows, which stands
+  in each.
+- A page without text, or whose rows may not be whole, is a problem and said so.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def parse(data: bytes) -> Document:
 
 
 def _problems(pages: Sequence[Page], data: bytes) -> tuple[list[str], str]:
-    """What could not be read, and why the document is empty where it is."""
+    """Return the parts that could not be read, and why an empty document is empty."""
     reasons = {
         "image": ("has no text (an image: needs OCR)", "have no text (images: they need OCR)"),
         "scan": (
@@ -92,7 +94,7 @@ def _problems(pages: Sequence[Page], data: bytes) -> tuple[list[str], str]:
 
 
 def _doubts(found: Iterable[Block]) -> list[str]:
-    """Where rows of a table may not be whole."""
+    """Return where rows of a table may not be whole."""
     numbers = doubtful_pages(found)
     if not numbers:
         return []
@@ -125,7 +127,7 @@ def _metadata(file: File) -> dict[str, str]:
 
 
 def _date(text: str) -> str:
-    """A PDF date as ISO 8601, as exact as it is given; empty for what is none."""
+    """Return a PDF date as ISO 8601, as exact as it is given; empty for what is none."""
     match = _DATE.match(text)
     if not match:
         return ""
@@ -138,7 +140,7 @@ def _date(text: str) -> str:
 
 
 def _title(found: Sequence[Block], body: float) -> str:
-    """The largest heading of page 1, where it is the only one of its size, is first, and is clearly larger."""
+    """Return the largest heading of page 1, where it is the only one of its size, is first, and is clearly larger."""
     first_page = [b for b in found if b.lines[0].page == 1 and b.kind not in MARGINS]
     headings = [block for block in first_page if block.kind == "heading"]
     if not headings:
@@ -159,7 +161,7 @@ def _own_title(file: File) -> str:
 
 
 def _forget_typewriter(pages: Sequence[Sequence[Line]]) -> None:
-    """A document that is typed throughout is no code."""
+    """Mark no code in a document that is set in a typewriter face throughout."""
     lines = [line for page in pages for line in page]
     if sum(len(line.text) for line in lines if line.mono) > 0.5 * sum(len(line.text) for line in lines):
         for line in lines:

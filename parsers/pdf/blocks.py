@@ -1,8 +1,9 @@
 """The paragraphs, items, tables and captions of a PDF, from its lines.
 
-Kept here: every line is in exactly one block, blocks stand in reading order, and a block begins where print shows it:
-at a wider gap, another size, an indent, a bullet, or behind a line that ends early with the sentence. A paragraph
-that goes on in the next column or on the next page is one block, on the page where it begins.
+Invariants:
+- Every line is in exactly one block, blocks stand in reading order, and a block begins where print shows it: at a
+  wider gap, another size, an indent, a bullet, or behind a line that ends early with the sentence.
+- A paragraph that goes on in the next column or on the next page is one block, on the page where it begins.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Block(msgspec.Struct):
 
 
 def blocks(pages: Sequence[Sequence[Line]], running: Mapping[int, BlockKind]) -> list[Block]:
-    """The blocks of a document in reading order.
+    """Return the blocks of a document in reading order.
 
     Args:
         pages: the lines of each page in reading order.
@@ -126,7 +127,7 @@ def _pitch(lines: Sequence[Line]) -> dict[float, float]:
 
 
 def _left_edge(lines: Sequence[Line]) -> float:
-    """Where most lines begin, the leftmost of equals."""
+    """Return where most lines begin, the leftmost of equals."""
     starts = Counter(round(line.x0) for line in lines)
     return min(starts, key=lambda x: (-starts[x], x), default=0.0)
 
@@ -175,7 +176,7 @@ def _indent_reason(block: Block, line: Line, edge: float) -> str:
 
 
 def _ends(last: Line, line: Line) -> bool:
-    """Whether a line ends a paragraph: it ends with a sentence, and the next word would have fitted on it."""
+    """Return whether a line ends a paragraph: it ends with a sentence, and the next word would have fitted on it."""
     return last.text.endswith(_TERMINAL) and _would_fit(last, line)
 
 
@@ -184,7 +185,7 @@ def _would_fit(last: Line, line: Line) -> bool:
 
 
 def ended_early(last: Line, line: Line) -> bool:
-    """Whether the writer ended a line: the next word would have fitted with a quarter of the column to spare."""
+    """Return whether the writer ended a line: the next word would have fitted with a quarter of the column to spare."""
     spare = last.right - last.x1 - 0.3 * line.size - line.first
     return spare > _EARLY * (last.right - last.left) and last.right - last.left > 5 * line.size
 

@@ -1,8 +1,10 @@
 """Which blocks of a PDF are headings, and of which level.
 
-Kept here: the outline decides where it names a block. Otherwise a heading is a short block set larger than the body
-of the text, or in bold on lines of its own above a block that is not; its level is the rank of its size, and within
-a size that of its numbering (``2`` above ``2.1``).
+Invariants:
+- The outline decides where it names a block.
+- Otherwise a heading is a short block set larger than the body of the text, or in bold on lines of its own above a
+  block that is not.
+- Its level is the rank of its size, and within a size that of its numbering (``2`` above ``2.1``).
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Entry(NamedTuple):
 
 
 def body_size(pages: Sequence[Sequence[Line]]) -> float:
-    """The font size that holds most characters, the smallest of equals; 1 for a document without text."""
+    """Return the font size that holds most characters, the smallest of equals; 1 for a document without text."""
     weights: Counter[float] = Counter()
     for lines in pages:
         for line in lines:
@@ -47,7 +49,10 @@ def body_size(pages: Sequence[Sequence[Line]]) -> float:
 
 
 def mark_headings(found: list[Block], outline: Sequence[Entry], body: float) -> list[Block]:
-    """The blocks with ``kind`` and ``level`` of headings set; a heading set into a block's first lines is cut off."""
+    """Return the blocks with ``kind`` and ``level`` of headings set.
+
+    A heading set into a block's first lines is cut off.
+    """
     found = _by_outline(found, outline)
     mostly_bold = sum(len(b.text) for b in found if b.lines[0].bold) > 0.5 * sum(len(b.text) for b in found)
     named = [block for block in found if block.level]
@@ -80,7 +85,7 @@ def _looks_like_heading(found: Sequence[Block], index: int, body: float, mostly_
 
 
 def _above_text(found: Sequence[Block], index: int) -> bool:
-    """Whether the next block is on the same page or the next, and is not bold throughout."""
+    """Return whether the next block is on the same page or the next, and is not bold throughout."""
     block = found[index]
     for below in found[index + 1 :]:
         if below.kind in ("header", "footer", "footnote"):
@@ -92,7 +97,7 @@ def _above_text(found: Sequence[Block], index: int) -> bool:
 
 
 def _demote_below_title(found: Sequence[Block]) -> None:
-    """Author, date and the like below the title of page 1 are no headings, though set larger than the body.
+    """Unmark author, date and the like below the title of page 1, though set larger than the body.
 
     They stand between the title and a larger heading, or the first one of the outline, with next to no text.
     """
@@ -170,7 +175,7 @@ def _by_outline(found: list[Block], outline: Sequence[Entry]) -> list[Block]:
 
 
 def _named(block: Block, titles: dict[str, list[Entry]]) -> tuple[Entry, int] | None:
-    """The entry whose title the first lines of a block are, taken from those that are left, and how many lines."""
+    """Take the outline entry that a block's first lines are the title of; return it and the lines."""
     text = ""
     for count, line in enumerate(block.lines[:_LINES] if titles else (), 1):
         text = f"{text} {line.text}" if text else line.text

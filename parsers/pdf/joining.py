@@ -1,10 +1,12 @@
 """Lines of print joined to running text.
 
-Kept here: a joined line end is one space, none between Chinese or Japanese characters; a hyphen at a line end goes
-where it only breaks the word. The document itself says so where it writes the word elsewhere, without or only with the
-hyphen. For any other word the hyphen stays where no lower-case letter follows, after a prefix that is written with one,
-in a word that already has one, and where both parts are words of the document or parts of compounds of the language;
-the last not in documents of languages that write compounds as one word (German, Dutch, Swedish …).
+Invariants:
+- A joined line end is one space, none between Chinese or Japanese characters.
+- A hyphen at a line end goes where it only breaks the word.
+- The document itself says so where it writes the word elsewhere, without or only with the hyphen.
+- For any other word the hyphen stays where no lower-case letter follows, after a prefix that is written with one, in
+  a word that already has one, and where both parts are words of the document or parts of compounds of the language.
+- The last not in documents of languages that write compounds as one word (German, Dutch, Swedish …).
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Vocabulary:
         self._parted = closed <= sum(self._count[word] for word in _PARTED)
 
     def breaks(self, before: str, after: str) -> bool:
-        """Whether the hyphen between two parts of a word only breaks it at a line end."""
+        """Return whether the hyphen between two parts of a word only breaks it at a line end."""
         joined, compound = f"{before}{after}".casefold(), f"{before}-{after}".casefold()
         if self._count[joined]:
             return True
@@ -68,14 +70,14 @@ class Vocabulary:
         return not (self._parted and joined not in ONE_WORD and self._are_words(before.casefold(), after.casefold()))
 
     def _are_words(self, before: str, after: str) -> bool:
-        """Whether both parts of a word are words themselves, in this document or as parts of compounds."""
+        """Return whether both parts of a word are words themselves, in this document or as parts of compounds."""
         if not (before in FIRST or (before in self._lower and before not in _FUNCTION_WORDS and len(before) >= _WORD)):
             return False
         return after in LAST or (after in self._lower and after not in _FUNCTION_WORDS and len(after) >= _WORD)
 
 
 def join(lines: Sequence[str], hard: Sequence[bool], vocabulary: Vocabulary) -> str:
-    """The text of a paragraph.
+    """Return the text of a paragraph.
 
     Args:
         lines: its lines.
@@ -93,7 +95,7 @@ def join(lines: Sequence[str], hard: Sequence[bool], vocabulary: Vocabulary) -> 
 
 
 def _seam(above: str, below: str, vocabulary: Vocabulary) -> tuple[str, str]:
-    """The upper of two lines, with its hyphen or without, and what stands between it and the lower one."""
+    """Return the upper of two lines, with its hyphen or without, and what stands between it and the lower one."""
     before, after = _BEFORE.search(above) if above[-1:] in _HYPHENS else None, _AFTER.match(below)
     if before and after:
         word = after.group()
@@ -105,5 +107,5 @@ def _seam(above: str, below: str, vocabulary: Vocabulary) -> tuple[str, str]:
 
 
 def _is_wide(char: str) -> bool:
-    """Whether a character belongs to a script written without spaces: Chinese or Japanese."""
+    """Return whether a character belongs to a script written without spaces: Chinese or Japanese."""
     return unicodedata.east_asian_width(char) in "WF" and not "\uac00" <= char <= "\ud7a3"

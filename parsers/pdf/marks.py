@@ -1,7 +1,8 @@
 """What a block of a PDF shows itself to be by its first words: an item of a list, a caption, a footnote, contents.
 
-Kept here: a number makes an item only where the block before or behind it has the number below or above, and a dash or
-a star only where its neighbour has one too.
+Invariants:
+- A number makes an item only where the block before or behind it has the number below or above, and a dash or a star
+  only where its neighbour has one too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NOTE_MARK: Final = re.compile(r"(?:\d{1,3}|[*†‡§¶])\s?[^\s\d.)]")
 
 
 def mark_parts(found: list[Block], body: float) -> list[Block]:
-    """The blocks with items, captions, footnotes and lists of contents marked as such.
+    """Return the blocks with items, captions, footnotes and lists of contents marked as such.
 
     Args:
         found: all blocks in reading order.
@@ -60,7 +61,7 @@ def _mark_items(found: list[Block]) -> None:
 
 
 def _is_numbered(block: Block) -> bool:
-    """Whether a block begins with the number of an item; a heading's number is none."""
+    """Return whether a block begins with the number of an item; a heading's number is none."""
     line = block.lines[0]
     return numbers(line) and not (line.bold and _DOTTED.match(line.text))
 
@@ -71,7 +72,7 @@ def _has_neighbour(found: list[Block], index: int, mark: str) -> bool:
 
 
 def _counts_on(found: list[Block], index: int) -> bool:
-    """Whether the numbered block before has the number below, or the next one the number above."""
+    """Return whether the numbered block before has the number below, or the next one the number above."""
     block = found[index]
     mark = block.lines[0].text.partition(" ")[0]
     for step in (-1, 1):
@@ -82,7 +83,7 @@ def _counts_on(found: list[Block], index: int) -> bool:
 
 
 def _numbered(found: list[Block], index: int, step: int) -> Iterator[str]:
-    """Marks of the numbered blocks next to one, over at most three others."""
+    """Yield marks of the numbered blocks next to one, across at most three others."""
     position, seen = index + step, 0
     while 0 <= position < len(found) and seen < 4:
         mark = found[position].lines[0].text.partition(" ")[0]
@@ -106,7 +107,7 @@ def _follows(other: str, mark: str, step: int) -> bool:
 
 
 def _deeper(low: list[int], high: list[int]) -> bool:
-    """Whether the lower number stands below the one before the higher: 1.2.4 before 1.3."""
+    """Return whether the lower number stands below the one before the higher: 1.2.4 before 1.3."""
     return len(low) > len(high) and [*high[:-1], high[-1] - 1] == low[: len(high)]
 
 

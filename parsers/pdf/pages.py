@@ -1,7 +1,8 @@
 """The pages of a PDF as PDFium reads them: words set in lines, outline, what the file says of itself.
 
-Kept here: PDFium is not safe in threads, so one lock is held for as long as any of its objects lives, and all of them
-are closed before it is given back.
+Invariants:
+- PDFium is not safe in threads, so one lock is held for as long as any of its objects lives, and all of them are
+  closed before it is given back.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def _read_page(document: pdfium.PdfDocument, index: int) -> Page:
 
 
 def _with_forms(document: pdfium.PdfDocument, page: pdfium.PdfPage, index: int) -> pdfium.PdfPage:
-    """The page with what was typed into its form fields and text notes drawn on it, in memory."""
+    """Return the page with what was typed into its form fields and text notes drawn on it, in memory."""
     kinds = set()
     for number in range(raw.FPDFPage_GetAnnotCount(page.raw)):
         annotation = raw.FPDFPage_GetAnnot(page.raw, number)
@@ -153,7 +154,7 @@ def _scan(page: pdfium.PdfPage, words: Sequence[Word]) -> str:
 
 
 def _picture(page: pdfium.PdfPage) -> str:
-    """What a page without text shows: an image, a drawing, or nothing."""
+    """Return what a page without text shows: an image, a drawing, or nothing."""
     kinds = Counter(item.type for item in page.get_objects(max_depth=3))
     if kinds[raw.FPDF_PAGEOBJ_IMAGE]:
         return "image"

@@ -1,8 +1,9 @@
 """Running heads and feet of a PDF.
 
-Kept here: a line is one only at the top or foot of its page, and only where other pages have the same words, but for
-numbers that count the pages, at the same height, and nothing else stands between it and the edge; or where it is a
-page number that stands by itself.
+Invariants:
+- A line is one only at the top or foot of its page, and only where other pages have the same words, but for numbers
+  that count the pages, at the same height, and nothing else stands between it and the edge.
+- Or where it is a page number that stands by itself.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def running_lines(
 
 
 def _joins(head: _Head, lines: Sequence[Line]) -> bool:
-    """Whether the next line towards the middle of the page stands as near as the next line of a paragraph."""
+    """Return whether the next line towards the middle of the page stands as near as the next line of a paragraph."""
     line, sign = head.lines[0], 1 if head.zone == "header" else -1
     steps = [sign * (other.base - line.base) for other in lines if other.angle == line.angle]
     near = min((step for step in steps if step > 0.5 * line.size), default=float("inf"))
@@ -105,7 +106,7 @@ class _Head(NamedTuple):
 
 
 def _stacks(number: int, lines: Sequence[Line], extents: Mapping[int, tuple[float, float]]) -> Iterator[list[_Head]]:
-    """What stands at the top and the foot of a page, height by height from its edge: no more than three of each."""
+    """Return the lines at top and foot of a page by their distance from its edge, three of each at most."""
     zones: tuple[tuple[Literal["header", "footer"], int], ...] = (("header", 1), ("footer", -1))
     for zone, sign in zones:
         heights: dict[int, list[list[Line]]] = defaultdict(list)
@@ -134,17 +135,17 @@ def _zone(line: Line, extents: Mapping[int, tuple[float, float]]) -> str:
 
 
 def _pattern(text: str) -> str:
-    """The words with each number as one mark."""
+    """Return the words with each number as one mark."""
     return "#" if _ROMAN.fullmatch(text) else re.sub(r"\d+", "#", text.casefold())
 
 
 def _body(lines: Sequence[Line], extents: Mapping[int, tuple[float, float]]) -> str:
-    """A page's text without its number."""
+    """Return a page's text without its number."""
     return "\n".join(line.text for line in lines if not (_zone(line, extents) and _PAGE_NUMBER.fullmatch(line.text)))
 
 
 def _repeated(heads: Sequence[_Head], bodies: Sequence[str], body: float) -> tuple[set[int], set[int]]:
-    """Those that stand on several pages, by the ``id`` of their first lines; pages that are copies count once.
+    """Return those that stand on several pages, by the ``id`` of their first lines; pages that are copies count once.
 
     Returns:
         All of them, and those whose numbers count the pages.
@@ -183,7 +184,7 @@ def _counts_pages(head: _Head, other: _Head) -> bool:
 
 
 def _is_lone_number(head: _Head, lines: Sequence[Line], scan: bool) -> bool:
-    """Whether a head is a page number and nothing else of the page's text is near or beyond it.
+    """Return whether a head is a page number and nothing else of the page's text is near or beyond it.
 
     On a page that is an image it may be all the text.
     """

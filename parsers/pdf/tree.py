@@ -1,7 +1,9 @@
 """The blocks of a PDF, written into a tree.
 
-Kept here: blocks are written in their order, each once; a box is what a block covers of the page and column where it
-begins, in points from the top left corner of the page as it is shown.
+Invariants:
+- Blocks are written in their order, each once.
+- A box is what a block covers of the page and column where it begins, in points from the top left corner of the page
+  as it is shown.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ class Writer:
         self._builder.leaf("paragraph", content, end, page=page, box=box)
 
     def _is_beside(self, left: float, size: float) -> bool:
-        """Whether an item stands in the innermost open list, not below its last item."""
+        """Return whether an item stands in the innermost open list, not below its last item."""
         return bool(self._lists) and left <= self._lists[-1][0] + _NESTED * size
 
     def _close_list(self) -> None:
@@ -106,12 +108,12 @@ class Writer:
         self._builder.close()
 
     def _row(self, line: Line) -> str:
-        """The text of a row, the lines within its cells joined."""
+        """Return the text of a row, the lines within its cells joined."""
         cells = [cell.split("\n") for cell in line.cells]
         return " | ".join(join(lines, [False] * len(lines), self._vocabulary) for lines in cells).strip()
 
     def _box(self, block: Block) -> Box:
-        """What the block covers of the page and column where it begins."""
+        """Return the box of a block on the page and column where it begins."""
         first = block.lines[0]
         lines = [line for line in block.lines if (line.page, line.column) == (first.page, first.column)]
         page, side = self._pages[first.page - 1], -1 if first.mirrored else 1
@@ -122,7 +124,7 @@ class Writer:
 
 
 def _shown(x: float, y: float, page: Page) -> tuple[float, float]:
-    """A point of the page's own space, from the top left corner of the page as it is shown."""
+    """Return a point of the page's own space, from the top left corner of the page as it is shown."""
     left, bottom, right, top = page.bounds
     return {
         90: (y - bottom, x - left),
@@ -132,7 +134,7 @@ def _shown(x: float, y: float, page: Page) -> tuple[float, float]:
 
 
 def _layout(lines: Sequence[Line]) -> str:
-    """Lines of code with their indents and the empty lines between them."""
+    """Return lines of code with their indents and the empty lines between them."""
     left = min(line.x0 for line in lines)
     text = ""
     for index, line in enumerate(lines):

@@ -22,7 +22,7 @@ _PAGES: Final = 2
 
 
 def watermarks(pages: Sequence[Sequence[Line]], body: float) -> dict[int, Literal["watermark"]]:
-    """The lines that are watermarks, by their ``id``.
+    """Return the lines that are watermarks, by their ``id``.
 
     Args:
         pages: the lines of each page.
@@ -48,7 +48,7 @@ def watermarks(pages: Sequence[Sequence[Line]], body: float) -> dict[int, Litera
 
 
 def _crossed(line: Line, lines: Sequence[Line]) -> bool:
-    """Whether lines of smaller text run through a line."""
+    """Return whether lines of smaller text run through a line."""
     x0, y0, x1, y1 = _box(line)
     count = 0
     for other in lines:
@@ -59,7 +59,7 @@ def _crossed(line: Line, lines: Sequence[Line]) -> bool:
 
 
 def _box(line: Line) -> tuple[float, float, float, float]:
-    """What a line covers of the page's own space."""
+    """Return the area of the page that a line covers."""
     side = -1 if line.mirrored else 1
     (ax, ay), (bx, by) = (
         from_upright(u, v, line.angle) for u, v in ((side * line.x0, line.top), (side * line.x1, line.bottom))

@@ -1,9 +1,12 @@
 """HTML and XHTML.
 
-Kept here: the text is written block by block, in the order of the file, and what a browser shows is all in it.
-Blocks are separated by blank lines, parts of a list and rows of a table by line ends; white space is folded, but in
-``pre``; list items keep their bullets and numbers. Menus and other furniture of a page are in the text as parts that
-are left out of the index; where it is doubtful, a part is kept in.
+Invariants:
+- The text is written block by block, in the order of the file, and what a browser shows is all in it.
+- Blocks are separated by blank lines, parts of a list and rows of a table by line ends.
+- White space is folded, but in ``pre``.
+- List items keep their bullets and numbers.
+- Menus and other furniture of a page are in the text as parts that are left out of the index.
+- Where it is doubtful, a part is kept in.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ def parse(data: bytes) -> Document:
 
 
 def read_html(decoded: Decoded) -> Document:
-    """The document of a decoded HTML file."""
+    """Return the document of a decoded HTML file."""
     root = parse_html(decoded.text)
     page = _Page(decoded, root)
     document = page.read()
@@ -331,7 +334,7 @@ class _Page:
         return self._boxed(box)
 
     def _term(self, node: LexborNode) -> _Leave:
-        """A term opens an item; a description goes into the item of its term."""
+        """Return a term opens an item; a description goes into the item of its term."""
         boxes = self._writer.boxes
         if node.tag == "dt" and boxes and boxes[-1].kind == "item" and not boxes[-1].mark:
             self._writer.pop_to(boxes[-1])
@@ -387,7 +390,7 @@ class _Page:
         return leave
 
     def _menu(self) -> _Leave:
-        """A menu in a header that is left out, whose headings head nothing."""
+        """Return a menu in a header that is left out, whose headings head nothing."""
         self._flush()
         names, self._names = self._names, False
 
@@ -398,7 +401,7 @@ class _Page:
         return leave
 
     def _heads(self, node: LexborNode) -> bool:
-        """Whether a heading names content, not the site or a menu: in a header of the page it may do either."""
+        """Return whether a heading names content, not the site or a menu: in a header of the page it may do either."""
         if self._writer.reason is None:
             return True
         if not self._names or (not self._articles and leads_home(node)):
@@ -407,7 +410,7 @@ class _Page:
 
 
 def _numbering(node: LexborNode) -> tuple[int, int]:
-    """The number of an ordered list's first item, and the step from one to the next."""
+    """Return the number of an ordered list's first item, and the step from one to the next."""
     attributes = node.attributes
     if "reversed" not in attributes:
         return _integer(attributes.get("start"), 1), 1

@@ -97,7 +97,7 @@ class _Weight:
     controls: bool
 
     def is_linked(self, share: float) -> bool:
-        """Whether at least this share of its letters stands in links; also where there are none."""
+        """Return whether at least this share of its letters stands in links; also where there are none."""
         return self.linked >= share * max(1, len(self.text))
 
 
@@ -189,7 +189,7 @@ class Boilerplate:
 
 
 def leads_home(heading: LexborNode) -> bool:
-    """Whether a heading is the name of the site: all of it is one link to the site's front page."""
+    """Return whether a heading is the name of the site: all of it is one link to the site's front page."""
     link = heading.css_first("a")
     if link is None:
         return heading.parent is not None and heading.parent.tag == "a" and _is_home(heading.parent)
@@ -203,7 +203,7 @@ def _is_home(link: LexborNode) -> bool:
 
 @lru_cache(maxsize=4096)
 def _names(classes: str, name: str) -> frozenset[str]:
-    """What an element's classes and id say that it may be: ``menu``, ``listing``, ``cookies``."""
+    """Return the hints of an element's classes and id: ``menu``, ``listing``, ``cookies``."""
     found: set[str] = set()
     whole = f"{classes} {name}".lower()
     for one in whole.split():
@@ -222,7 +222,7 @@ def _is_cookie_notice(weight: _Weight) -> bool:
 
 
 def _skips(link: LexborNode) -> bool:
-    """Whether a link only jumps over the head of the page."""
+    """Return whether a link only jumps over the head of the page."""
     attributes = link.attributes
     if not (attributes.get("href") or "").startswith("#"):
         return False
@@ -232,7 +232,7 @@ def _skips(link: LexborNode) -> bool:
 
 
 def _first_link(node: LexborNode) -> dict[str, str | None]:
-    """The attributes of the link that an element begins with, if it does."""
+    """Return the attributes of the link that an element begins with, if it does."""
     for _ in range(6):
         child = node.child
         while child is not None and (child.is_text_node and not (child.text_content or "").strip()):
@@ -246,7 +246,7 @@ def _first_link(node: LexborNode) -> dict[str, str | None]:
 
 
 def _is_pager(node: LexborNode) -> bool:
-    """Whether an element holds links alone, one of them to the page before or behind this one."""
+    """Return whether an element holds links alone, one of them to the page before or behind this one."""
     turns = False
     length = within = 0
     for number, (one, begins) in enumerate(Walk(node)):

@@ -36,7 +36,7 @@ _KNOWN: Final = frozenset(LANGUAGES.values())
 
 
 def code_text(root: LexborNode) -> str:
-    """The lines below an element as a browser shows them, without blank ones at the ends."""
+    """Return the lines below an element as a browser shows them, without blank ones at the ends."""
     return _Lines(root).read().rstrip().lstrip("\n")
 
 
@@ -63,7 +63,7 @@ def listing(table: LexborNode) -> tuple[str, str | None] | None:
 
 
 def language(node: LexborNode) -> str | None:
-    """The language that the classes of a code block, of what is in it or around it name."""
+    """Return the language that the classes of a code block, of what is in it or around it name."""
     around = [node, node.css_first("code"), node.parent, node.parent.parent if node.parent is not None else None]
     parts = [part for part in around if part is not None]
     names = [(part.attributes.get("class") or "").split() for part in parts]
@@ -128,14 +128,14 @@ class _Lines:
 
 
 def _between_lines(node: LexborNode) -> bool:
-    """Whether a text is the white space between two blocks that are lines."""
+    """Return whether a text is the white space between two blocks that are lines."""
     if (node.text_content or "").strip():
         return False
     return any(beside is not None and beside.tag in _LINES for beside in (node.prev, node.next))
 
 
 def _follows_line(node: LexborNode) -> bool:
-    """Whether an inline element is a line of its own, straight behind another."""
+    """Return whether an inline element is a line of its own, straight behind another."""
     before = node.prev
     if before is None or before.is_text_node or before.tag != node.tag:
         return False
@@ -143,7 +143,7 @@ def _follows_line(node: LexborNode) -> bool:
 
 
 def _cells(table: LexborNode) -> list[list[LexborNode]]:
-    """The cells of each row of a table that might be a listing; no rows where it cannot be one."""
+    """Return the cells of each row of a table that might be a listing; no rows where it cannot be one."""
     rows: list[list[LexborNode]] = []
     in_head = False
     for node, begins in Walk(table):
@@ -164,12 +164,12 @@ def _cells(table: LexborNode) -> list[list[LexborNode]]:
 
 
 def _is_beside(cell: LexborNode) -> bool:
-    """Whether a cell may stand beside code: it is empty, holds numbers, or the sign of a change."""
+    """Return whether a cell may stand beside code: it is empty, holds numbers, or the sign of a change."""
     return numbers_only(cell) or (cell.text() or "").strip() in ("+", "-", "±", "…", "...")
 
 
 def _only_code(cell: LexborNode) -> bool:
-    """Whether all that stands in a cell stands in ``pre`` or ``code``."""
+    """Return whether all that stands in a cell stands in ``pre`` or ``code``."""
     found = False
     node = cell.child
     while node is not None:
@@ -185,12 +185,12 @@ def _only_code(cell: LexborNode) -> bool:
 
 
 def _one_line(cell: LexborNode) -> str:
-    """The code of a cell that is one line; longer where it holds more."""
+    """Return the code of a cell that is one line; longer where it holds more."""
     return _Lines(cell).read().strip("\n").rstrip()
 
 
 def _numbers(cells: list[LexborNode]) -> list[int]:
-    """The line numbers in the last of some cells that has any."""
+    """Return the line numbers in the last of some cells that has any."""
     for cell in reversed(cells):
         if found := re.findall(r"\d+", cell.text(separator=" ") or cell.attributes.get("data-line-number") or ""):
             return [int(number[:9]) for number in found]
@@ -198,7 +198,7 @@ def _numbers(cells: list[LexborNode]) -> list[int]:
 
 
 def _counts(numbers: list[int], lines: int, *, sure: bool) -> bool:
-    """Whether numbers count lines: one after the other, about as many as there are lines, at least two."""
+    """Return whether numbers count lines: one after the other, about as many as there are lines, at least two."""
     if any(b != a + 1 for a, b in pairwise(numbers)):
         return False
     return abs(len(numbers) - lines) <= 1 + lines // 10 and (len(numbers) > 1 or (sure and bool(numbers)))

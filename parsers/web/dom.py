@@ -1,7 +1,9 @@
 """What the HTML adapter asks of selectolax's tree, and what it does to HTML before parsing.
 
-Kept here: every walk is a loop over the tree, so no nesting is too deep for it; what a browser never shows (hidden
-elements, scripts, comments) is in no walk; and a file of some megabytes cannot make a tree of gigabytes.
+Invariants:
+- Every walk is a loop over the tree, so no nesting is too deep for it.
+- What a browser never shows (hidden elements, scripts, comments) is in no walk.
+- A file of some megabytes cannot make a tree of gigabytes.
 
 selectolax (lexbor) follows the HTML standard's error recovery and is several times faster than lxml, which knows
 HTML 4 only. It has no source positions, and what it makes of badly nested tags can be much more than the file.
@@ -20,7 +22,7 @@ from parsers.web.noise import classes_of, is_noise
 
 
 def tags(names: str) -> frozenset[str]:
-    """A set of element names, given as one text with blanks between them."""
+    """Return a set of element names, given as one text with blanks between them."""
     return frozenset(names.split())
 
 
@@ -49,7 +51,7 @@ Attributes = dict[str, str | None]
 
 
 def parse_html(source: str) -> LexborNode | None:
-    """The root element of an HTML or XHTML file; None where there is none."""
+    """Return the root element of an HTML or XHTML file; None where there is none."""
     if _XHTML.search(source, 0, 2000):
         source = _from_xhtml(source)
     if "shadowroot" in source:
@@ -94,7 +96,7 @@ class Walk:
 
 
 def shown(node: LexborNode) -> bool:
-    """Whether a browser shows a node: an element that is not hidden, or text."""
+    """Return whether a browser shows a node: an element that is not hidden, or text."""
     if node.is_text_node:
         return True
     tag = node.tag or "-"
@@ -111,13 +113,16 @@ def shown(node: LexborNode) -> bool:
 
 
 def svg_title(node: LexborNode) -> str:
-    """The title of an SVG image; empty where it has none."""
+    """Return the title of an SVG image; empty where it has none."""
     title = node.css_first("title")
     return " ".join(title.text().split()) if title is not None else ""
 
 
 def replaced(node: LexborNode) -> str | None:
-    """The text that stands for an image or a formula, whose children are then not read; None for other elements."""
+    """Return the text that stands for an image or a formula, whose children are then not read.
+
+    None for other elements.
+    """
     tag = node.tag
     if tag == "img":
         return " ".join((node.attributes.get("alt") or "").split())
@@ -146,7 +151,7 @@ def _from_xhtml(source: str) -> str:
 
 
 def _with_shadows(source: str) -> str:
-    """The source with the templates that browsers show, as shadow trees, as plain elements."""
+    """Return the source with the templates that browsers show, as shadow trees, as plain elements."""
     open_templates: list[bool] = []
 
     def shown_or_not(found: re.Match[str]) -> str:
@@ -159,7 +164,7 @@ def _with_shadows(source: str) -> str:
 
 
 def _tamed(source: str) -> str:
-    """The source without the tags that would make its tree too deep or too large; their contents stay."""
+    """Return the source without the tags that would make its tree too deep or too large; their contents stay."""
     deepest, unclosed = _measure(source)
     if deepest <= DEEPEST and unclosed <= _MOST_UNCLOSED:
         return source
@@ -182,7 +187,7 @@ def _tamed(source: str) -> str:
 
 
 def _measure(source: str) -> tuple[int, int]:
-    """How deep tags nest, and how many formatting tags are open at most."""
+    """Return how deep tags nest, and how many formatting tags are open at most."""
     depth = deepest = unclosed = most = 0
     for found in _TAG.finditer(source):
         tag = found[2].lower()

@@ -94,7 +94,7 @@ class Grid:
                 self._next.setdefault(column, (rows - 1, text))
 
     def _takes(self, text: str) -> bool:
-        """Whether there is room to repeat a text; takes it up."""
+        """Return whether there is room to repeat a text; takes it up."""
         if len(text) > self._text:
             return False
         self._text -= len(text)
@@ -102,7 +102,7 @@ class Grid:
 
 
 def _span(value: str | None, otherwise: int) -> int:
-    """How far a cell spans; ``otherwise`` for 0, which HTML has for rows alone."""
+    """Return how far a cell spans; ``otherwise`` for 0, which HTML has for rows alone."""
     found = _NUMBER.match(value or "1")
     number = int(found[1]) if found else 1
     return min(number or otherwise, _TO_THE_END)

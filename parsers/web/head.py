@@ -42,7 +42,10 @@ def read_head(root: LexborNode) -> tuple[str, dict[str, str], list[str | None]]:
 
 
 def title_of(stated: str, tops: list[tuple[int, str]]) -> str:
-    """The page's title: without the site's name where the page's heading tells the two apart; else its heading."""
+    """Return the page's title: without the site's name where the page's heading tells the two apart.
+
+    Else its heading.
+    """
     ones = [text for level, text in tops if level == 1] or [text for _, text in tops if len(tops) == 1]
     title = sensible_title(stated)
     for heading in ones if title else ():

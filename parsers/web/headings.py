@@ -105,13 +105,13 @@ def _is_head(block: _Block, usual: float) -> bool:
 
 
 def _rank(block: _Block) -> tuple[float, bool, bool, bool, bool]:
-    """What orders headings: those that stand higher come first."""
+    """Return the sort key of a heading: higher ones first."""
     text = block.text
     return -block.size, not _PART.match(text), not block.centred, not _ITEM.match(text), not text.isupper()
 
 
 def _blocks(root: LexborNode) -> list[_Block]:
-    """The blocks of a page that hold text, in the order in which they end."""
+    """Return the blocks of a page that hold text, in the order in which they end."""
     found: list[_Block] = []
     open_blocks = [_Block(root)]
     looks = [_Look()]
@@ -169,7 +169,7 @@ def _turn(
 
 
 def _look(node: LexborNode, tag: str, around: _Look) -> _Look:
-    """How the text in an element is set."""
+    """Return how the text in an element is set."""
     attributes = node.attributes
     style = attributes.get("style") or ""
     if not style and tag not in ("b", "strong", "font", "big", "center") and "align" not in attributes:

@@ -89,7 +89,7 @@ _CROSSES: Final = _phrases("cancel|clear|close|cross|dangerous|no|remove|times|t
 
 
 def is_noise(node: LexborNode, tag: str, attributes: Mapping[str, str | None]) -> bool:
-    """Whether an element shows an icon, a copy button, line numbers, a permalink or an edit link."""
+    """Return whether an element shows an icon, a copy button, line numbers, a permalink or an edit link."""
     marks = _marks(attributes.get("class") or "")
     if "edit" in marks:
         return True
@@ -105,17 +105,20 @@ def is_noise(node: LexborNode, tag: str, attributes: Mapping[str, str | None]) -
 
 
 def is_gutter(node: LexborNode) -> bool:
-    """Whether an element holds the numbers of lines and nothing else."""
+    """Return whether an element holds the numbers of lines and nothing else."""
     return "gutter" in _marks(node.attributes.get("class") or "") and numbers_only(node)
 
 
 def numbers_only(node: LexborNode) -> bool:
-    """Whether there is nothing but numbers below an element, at most four levels deep; also where there is nothing."""
+    """Return whether there is nothing but numbers below an element, at most four levels deep.
+
+    Also where there is nothing.
+    """
     return all(text is not None and _NUMBER_TEXT.fullmatch(text) for text in _texts(node))
 
 
 def brief_text(node: LexborNode) -> str | None:
-    """The text below an element, white space folded; None where it is long or deeply nested."""
+    """Return the text below an element, white space folded; None where it is long or deeply nested."""
     pieces: list[str] = []
     length = 0
     for number, text in enumerate(_texts(node)):
@@ -128,12 +131,15 @@ def brief_text(node: LexborNode) -> str | None:
 
 
 def classes_of(attributes: Mapping[str, str | None]) -> list[str]:
-    """The classes of an element in lower case."""
+    """Return the classes of an element in lower case."""
     return (attributes.get("class") or "").lower().split()
 
 
 def tick(cell: LexborNode) -> str:
-    """The sign, such as ``✓``, of a table cell that shows nothing but an icon or a box for it; empty for others."""
+    """Return the sign, such as ``✓``, of a table cell that shows nothing but an icon or a box for it.
+
+    Empty for others.
+    """
     for number, node in enumerate(_below(cell)):
         if number > _MOST_NODES:
             break
@@ -153,7 +159,7 @@ def tick(cell: LexborNode) -> str:
 
 @lru_cache(maxsize=4096)
 def _marks(classes: str) -> frozenset[str]:
-    """What the classes of an element, given as they stand in its attribute, say that it may be."""
+    """Return the hints of an element's classes, given as in its attribute."""
     return frozenset(
         mark for name in classes.lower().split() for mark, pattern in _CLASSES.items() if pattern.fullmatch(name)
     )
@@ -179,7 +185,7 @@ def _is_copy_button(node: LexborNode, attributes: Mapping[str, str | None], mark
 
 
 def _says_copy(node: LexborNode, attributes: Mapping[str, str | None]) -> bool:
-    """Whether an element's text or label is that of a copy button."""
+    """Return whether an element's text or label is that of a copy button."""
     text = brief_text(node)
     if text is None:
         return False
@@ -200,7 +206,7 @@ def _is_permalink(node: LexborNode, attributes: Mapping[str, str | None], marks:
 
 
 def _texts(root: LexborNode) -> Iterator[str | None]:
-    """The texts below an element; None in place of what is nested too deep to look at."""
+    """Yield the texts below an element; None in place of what is nested too deep to look at."""
     node, depth = root.child, 0
     while node is not None:
         if node.is_text_node:
@@ -217,7 +223,7 @@ def _texts(root: LexborNode) -> Iterator[str | None]:
 
 
 def _below(root: LexborNode) -> Iterator[LexborNode]:
-    """The elements below one, at most four levels deep."""
+    """Yield the elements below one, at most four levels deep."""
     node, depth = root.child, 0
     while node is not None:
         if not node.is_text_node:

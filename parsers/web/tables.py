@@ -87,7 +87,7 @@ class _Flat:
 
 
 def flat_text(root: LexborNode) -> str:
-    """What stands below an element, on one line."""
+    """Return the text below an element, on one line."""
     flat = _Flat()
     walk = Walk(root)
     for node, begins in walk:
@@ -96,12 +96,12 @@ def flat_text(root: LexborNode) -> str:
 
 
 def read_table(table: LexborNode) -> tuple[str, list[Row]]:
-    """A table's caption and its rows that are not blank."""
+    """Return a table's caption and its rows that are not blank."""
     return _Rows(table).read()
 
 
 def lays_out(table: LexborNode) -> bool:
-    """Whether a table only lays out a page.
+    """Return whether a table only lays out a page.
 
     It does where it says so, or where it has no header cells and no caption, and either a single cell or one with
     headings or more text than a cell of data has.
@@ -189,7 +189,7 @@ class _Rows:
 
 
 def _without_spacers(rows: list[Row]) -> list[Row]:
-    """The rows without the columns that are empty in all of them."""
+    """Return the rows without the columns that are empty in all of them."""
     filled: set[int] = set()
     for row in rows:
         filled.update(column for column, cell in enumerate(row.cells) if cell)

@@ -1,7 +1,9 @@
 """The runtime ``llama.cpp``: a converted GGUF, given the token ids of the model's own tokenizer.
 
-Kept here: llama.cpp tokenizes nothing; no batch is larger than its context, which it would answer by ending the
-process; and normalization is left to the embedder.
+Invariants:
+- Llama.cpp tokenizes nothing.
+- No batch is larger than its context, which it would answer by ending the process.
+- Normalization is left to the embedder.
 """
 
 from __future__ import annotations
@@ -86,7 +88,10 @@ class GgufRuntime:
         return self._provenance
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens."""
+        """Return the pooled vectors of n lists of token ids: (n, full dimension) in float32.
+
+        The lists hold the special tokens.
+        """
         vectors = np.empty((len(batch), self._dimension), dtype=np.float32)
         with self._lock:
             for rows in self._calls(batch):

@@ -1,6 +1,8 @@
 """The runtime ``onnx``: a converted graph, run by ONNX Runtime.
 
-Kept here: the model sees the token ids it is given and no others; normalization is left to the embedder.
+Invariants:
+- The model sees the token ids it is given and no others.
+- Normalization is left to the embedder.
 """
 
 from __future__ import annotations
@@ -69,7 +71,10 @@ class OnnxRuntime:
         return self._provenance
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens."""
+        """Return the pooled vectors of n lists of token ids: (n, full dimension) in float32.
+
+        The lists hold the special tokens.
+        """
         ids, mask = padded(batch, 0)  # any id: what is padded is masked, and stands behind the text
         try:
             [vectors] = self._session.run(None, {"input_ids": ids, "attention_mask": mask})

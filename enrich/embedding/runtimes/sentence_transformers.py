@@ -1,7 +1,10 @@
 """The runtime ``sentence-transformers``: a folder of that library, run by PyTorch.
 
-Kept here: nothing is looked up on a network; the folder's own pooling must be the one that the registry names; the
-model sees the token ids it is given and no others; and normalization is left to the embedder.
+Invariants:
+- Nothing is looked up on a network.
+- The folder's own pooling must be the one that the registry names.
+- The model sees the token ids it is given and no others.
+- Normalization is left to the embedder.
 """
 
 from __future__ import annotations
@@ -58,7 +61,10 @@ class SentenceTransformersRuntime:
         return self._provenance
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        """The pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens."""
+        """Return the pooled vectors of n lists of token ids: (n, full dimension) in float32.
+
+        The lists hold the special tokens.
+        """
         ids, mask = (torch.from_numpy(array) for array in padded(batch, self._padding))
         if self._device.type == "cuda":
             ids, mask = ids.pin_memory(), mask.pin_memory()
@@ -84,7 +90,7 @@ def load_offline(
     dtype: torch.dtype = torch.float32,
     attention: str | None = None,
 ) -> Network:
-    """A network of sentence-transformers from a folder: nothing is fetched, no code of it run."""
+    """Return a network of sentence-transformers from a folder: nothing is fetched, no code of it run."""
     options = {"dtype": dtype} | ({"attn_implementation": attention} if attention else {})
     with no_progress_bar():
         network = kind(
@@ -95,7 +101,7 @@ def load_offline(
 
 
 def network_of(model: EmbedderModel, folder: Path, attention: str | None = None) -> list[torch.nn.Module]:
-    """The modules of a model up to its pooling, on the CPU in single precision.
+    """Return the modules of a model up to its pooling, on the CPU in single precision.
 
     Args:
         attention: an implementation by its name in transformers; None for the library's choice.
@@ -110,7 +116,7 @@ def network_of(model: EmbedderModel, folder: Path, attention: str | None = None)
 def _checked_network(
     model: EmbedderModel, folder: Path, device: torch.device, dtype: torch.dtype, attention: str | None = None
 ) -> SentenceTransformer:
-    """The network, which is what the registry says of pooling, dimension and longest input."""
+    """Return the network, which is what the registry says of pooling, dimension and longest input."""
     try:
         network = load_offline(SentenceTransformer, folder, device, dtype, attention)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
@@ -131,12 +137,12 @@ def _checked_network(
 
 
 def _config(network: SentenceTransformer) -> object:
-    """The transformer's configuration; of a model without one, nothing."""
+    """Return the transformer's configuration; of a model without one, nothing."""
     return next((module.auto_model.config for module in network if isinstance(module, Transformer)), None)
 
 
 def torch_device(wanted: str | None) -> torch.device:
-    """A device by its name; None for a GPU where there is one.
+    """Return a device by its name; None for a GPU where there is one.
 
     Raises:
         ModelError: when there is no such device here.

@@ -1,8 +1,9 @@
 """JSON over HTTP for many threads: requests that are tried again, bounded, and broken off together.
 
-Kept here: never more requests at a time than allowed, over all threads; what may go well later is sent again after a
-pause that is the same every time, or the one that the server names; and a thread that waits can be interrupted,
-whatever the server does.
+Invariants:
+- Never more requests at a time than allowed, over all threads.
+- What may go well later is sent again after a pause that is the same every time, or the one that the server names.
+- A thread that waits can be interrupted, whatever the server does.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class PatientClient:
         self._broken_off = False
 
     def request(self, method: str, url: str, body: Mapping[str, Any] | None = None, tries: int = TRIES) -> Any:
-        """What a request gives, as decoded JSON.
+        """Send a request and return its decoded JSON.
 
         Raises:
             Unanswered: when it goes wrong at every try.
@@ -157,7 +158,7 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, client: http
 
 
 def _message(response: httpx.Response) -> str:
-    """What a refusal says, in one line."""
+    """Return the reason of a refusal, in one line."""
     try:
         said = response.json()
         error = said.get("error", said.get("detail", said)) if isinstance(said, dict) else said

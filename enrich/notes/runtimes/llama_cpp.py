@@ -1,9 +1,11 @@
 """llama.cpp in this process: the one module that imports llama_cpp.
 
-Kept here: an answer depends on the prompt alone. The instructions are evaluated by themselves, then each piece of the
-shared part, then the rest, then the question; what is there already is kept by setting the state back to its end, so
-the batches are the same whether it was there or not. Document text never becomes a control token, and no call is made
-that llama.cpp would answer by ending the process.
+Invariants:
+- An answer depends on the prompt alone.
+- The instructions are evaluated by themselves, then each piece of the shared part, then the rest, then the question.
+- What is there already is kept by setting the state back to its end, so the batches are the same whether it was there
+  or not.
+- Document text never becomes a control token, and no call is made that llama.cpp would answer by ending the process.
 """
 
 from __future__ import annotations
@@ -106,13 +108,13 @@ class LlamaRuntime:
         """Nothing: nobody else waits for it."""
 
     def room(self, prompt: Prompt) -> int:
-        """Tokens left for an answer behind this prompt."""
+        """Return tokens left for an answer behind this prompt."""
         with self._lock:
             self._load()
             return self._limit_of(prompt) - sum(map(len, self._stages(prompt)))
 
     def generate(self, prompt: Prompt, max_tokens: int) -> Completion:
-        """The answer to a prompt, up to the first line end behind some text.
+        """Return the answer to a prompt, up to the first line end behind some text.
 
         Raises:
             PromptTooLong: when the prompt and its answer do not fit.
@@ -167,7 +169,7 @@ class LlamaRuntime:
         self._controls = self._control_tokens()
 
     def _control_tokens(self) -> tuple[list[int], list[int], list[int]]:
-        """Tokens before the instructions, between them and the message, and behind the message.
+        """Return tokens before the instructions, between them and the message, and behind the message.
 
         The model's own chat template decides them; a model without one gets line ends.
         """
@@ -184,7 +186,7 @@ class LlamaRuntime:
         return _special_text(self._llama, token)
 
     def _stages(self, prompt: Prompt) -> list[list[int]]:
-        """The prompt's tokens: instructions, shared pieces, rest, question. Only ours can be control tokens."""
+        """Return the prompt's tokens: instructions, shared pieces, rest, question. Only ours can be control tokens."""
         before, between, behind = self._controls
         return [
             [*before, *self._plain(prompt.instructions), *between],
@@ -233,7 +235,7 @@ class LlamaRuntime:
 
 
 def _chat_frame(llama: Any) -> tuple[str, str, str]:
-    """What the model's chat template writes before the instructions, before the message and behind it."""
+    """Return the text of the chat template before the instructions, before the message and after it."""
     from jinja2 import TemplateError
     from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
@@ -269,7 +271,7 @@ def _special_text(llama: Any, token: int) -> str:
 
 
 def _piece(vocabulary: Any, token: int) -> bytes:
-    """A token's text; empty for a control token."""
+    """Return a token's text; empty for a control token."""
     import llama_cpp
 
     buffer = ctypes.create_string_buffer(_PIECE)
@@ -278,7 +280,7 @@ def _piece(vocabulary: Any, token: int) -> bytes:
 
 
 def _trained_context(metadata: Mapping[str, str]) -> int:
-    """Tokens of context the model was trained with; 0 when its file does not say."""
+    """Return tokens of context the model was trained with; 0 when its file does not say."""
     length = metadata.get(f"{metadata.get('general.architecture', '')}.context_length", "")
     return int(length) if length.isdigit() else 0
 

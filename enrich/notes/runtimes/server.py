@@ -1,8 +1,10 @@
 """An LLM behind any OpenAI-compatible server (llama-server, vLLM).
 
-Kept here: the same prompt as in process, sent at temperature 0; where the server stands decides nothing about a note;
-and nothing in a prompt reads as a control token, since a server looks for them in the text: what looks like one is sent
-with a space in it.
+Invariants:
+- The same prompt as in process, sent at temperature 0.
+- Where the server stands decides nothing about a note.
+- Nothing in a prompt reads as a control token, since a server looks for them in the text: what looks like one is sent
+  with a space in it.
 
 Two kinds of requests need no client library for OpenAI: it would bring retries of its own, with chance in their pauses.
 """
@@ -42,8 +44,9 @@ _NO_SYSTEM: Final = re.compile(r"system\W+role|role\W+system|roles must alternat
 
 
 class ServerRuntime:
-    """Asks an LLM behind an OpenAI-compatible server. Safe to call from several threads; nothing is sent before the
-    first use.
+    """LLM behind an OpenAI-compatible server; safe to call from several threads.
+
+    Nothing is sent before the first use.
 
     Args:
         url: the server's address, such as ``http://127.0.0.1:8080/v1``.
@@ -110,7 +113,7 @@ class ServerRuntime:
         return {"runtime": "openai-compatible", "url": self._url, "model": self.served.name}
 
     def room(self, prompt: Prompt) -> int:
-        """Tokens left for an answer behind this prompt, or fewer: counted exactly only where that may matter."""
+        """Return tokens left for an answer behind this prompt, or fewer: counted exactly only where that may matter."""
         most = min(limit(prompt, CONTEXT), self.served.context) - FRAME
         text = as_sent(prompt.instructions) + as_sent(prompt.message)
         size = len(text.encode())
@@ -120,7 +123,7 @@ class ServerRuntime:
         return most - (counted if counted is not None else -(-size // BYTES))
 
     def generate(self, prompt: Prompt, max_tokens: int) -> Completion:
-        """The answer to a prompt, up to the first line end behind some text.
+        """Return the answer to a prompt, up to the first line end behind some text.
 
         Raises:
             PromptTooLong: when the server finds the prompt too long for its model.
@@ -180,7 +183,7 @@ class ServerRuntime:
         return [{"role": "system", "content": instructions}, {"role": "user", "content": message}]
 
     def _counted(self, text: str) -> int | None:
-        """Tokens of a text as the server counts them; None where it does not."""
+        """Return tokens of a text as the server counts them; None where it does not."""
         body = {"model": self.served.name, "content": text, "prompt": text, "add_special": False}
         try:
             return len(self._client.request("POST", f"{self._root}/tokenize", body, tries=1)["tokens"])
@@ -212,7 +215,7 @@ class ServerRuntime:
         return _described(str(found["id"]), found, self._properties(), self._stated)
 
     def _properties(self) -> Mapping[str, Any]:
-        """What llama-server says of itself; nothing of another."""
+        """Return llama-server's description of itself; empty for another server."""
         try:
             said = self._client.request("GET", f"{self._root}/props", tries=1)
         except (Refused, Unanswered):
@@ -237,7 +240,7 @@ class _Served(msgspec.Struct, frozen=True):
 
 
 def _error(refused: Refused, url: str, model: str) -> LLMFailure | ModelError:
-    """What a refusal means."""
+    """Return the error that a refusal means."""
     if refused.status in (401, 403):
         return ModelError(
             f"the LLM's server at {url} refuses the key: {refused.said}",
@@ -258,7 +261,7 @@ def _too_long(status: int, said: str) -> bool:
 
 
 def _described(name: str, model: Mapping[str, Any], properties: Mapping[str, Any], stated: int) -> _Served:
-    """What of a server's words decides a note: the weights' file and size, and its chat template."""
+    """Return what decides a note at a server: file and size of the weights, and the chat template."""
     meta = model.get("meta") or {}
     own = {
         "file": PurePath(str(properties.get("model_path", ""))).name,
@@ -277,10 +280,10 @@ def _described(name: str, model: Mapping[str, Any], properties: Mapping[str, Any
 
 
 def _without_folder(name: str) -> str:
-    """A model's name; of a file's path the base name, since moving the file renews nothing."""
+    """Return a model's name; of a file's path the base name, since moving the file renews nothing."""
     return PurePath(name).name if name.startswith("/") else name
 
 
 def as_sent(text: str) -> str:
-    """A text as it is sent: in UTF-8, and with a space in what a server would take for a control token."""
+    """Return a text as it is sent: in UTF-8, and with a space in what a server would take for a control token."""
     return _CONTROL.sub(lambda match: f"{match[0]} ", text.encode("utf-8", "replace").decode())

@@ -1,6 +1,7 @@
 """Words of a PDF page that stand on one baseline.
 
-Kept here: every word is in exactly one row, rows go from top to bottom and their words from left to right.
+Invariants:
+- Every word is in exactly one row, rows go from top to bottom and their words from left to right.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Row(msgspec.Struct):
 
 
 def rows(words: Sequence[Word]) -> list[Row]:
-    """Words grouped by baseline, from top to bottom; a raised or lowered small word goes with its neighbours."""
+    """Return Words grouped by baseline, from top to bottom; a raised or lowered small word goes with its neighbours."""
     grouped: list[Row] = []
     for word in sorted(words, key=lambda word: (word.base, word.x0, word.order)):
         row = _row_of(word, grouped)
@@ -53,7 +54,7 @@ def rows(words: Sequence[Word]) -> list[Row]:
 
 
 def _row_of(word: Word, grouped: list[Row]) -> Row | None:
-    """The row that a word stands on: the middle of one is within the height of the other."""
+    """Return the row that a word stands on: the middle of one is within the height of the other."""
     for row in grouped[-1:-4:-1]:
         if abs(word.base - row.base) < 0.05 * row.size:
             return row
@@ -65,14 +66,14 @@ def _row_of(word: Word, grouped: list[Row]) -> Row | None:
 
 
 def _beside(word: Word, row: Row) -> bool:
-    """Whether a word overlaps none of a row's words: text over text is two lines."""
+    """Return whether a word overlaps none of a row's words: text over text is two lines."""
     if len(row.words) > _MANY:
         return True
     return not any(word.x0 < other.x1 - 0.3 * word.size and other.x0 < word.x1 - 0.3 * word.size for other in row.words)
 
 
 def segments(row: Row, gap: float) -> list[list[Word]]:
-    """A row's words, parted where more than ``gap`` font sizes are free."""
+    """Return a row's words, parted where more than ``gap`` font sizes are free."""
     parts = [[row.words[0]]]
     edge = row.words[0].x1
     for word in row.words[1:]:
@@ -84,22 +85,22 @@ def segments(row: Row, gap: float) -> list[list[Word]]:
 
 
 def is_mono(row: Row) -> bool:
-    """Whether nearly all of a row is in a font whose characters are all of one width."""
+    """Return whether nearly all of a row is in a font whose characters are all of one width."""
     return sum(len(word.text) for word in row.words if word.mono) >= 0.9 * sum(len(word.text) for word in row.words)
 
 
 def is_marker(text: str) -> bool:
-    """Whether a word on its own marks an item of a list."""
+    """Return whether a word on its own marks an item of a list."""
     return is_bullet(text) or is_number(text)
 
 
 def is_bullet(text: str) -> bool:
-    """Whether a word is a bullet; also the private code points that symbol fonts use."""
+    """Return whether a word is a bullet; also the private code points that symbol fonts use."""
     return len(text) == 1 and (text in "•◦▪▫‣⁃●○■□◆◇➢➤►▶✓✔∙·–—-*" or "\ue000" <= text <= "\uf8ff")
 
 
 def is_number(text: str) -> bool:
-    """Whether a word is the number of an item: ``3.``, ``3)``, ``(3)``, ``c)``."""
+    """Return whether a word is the number of an item: ``3.``, ``3)``, ``(3)``, ``c)``."""
     body = text.strip("().")
     number = body.isdigit() and len(body) <= 3
     letter = body.isalpha() and len(body) == 1
@@ -107,5 +108,5 @@ def is_number(text: str) -> bool:
 
 
 def is_clause(text: str) -> bool:
-    """Whether a word may number a paragraph that hangs to its right: ``3``, ``3.1``, ``(3.1.2)``, ``12.4.``."""
+    """Return whether a word may number a paragraph that hangs to its right: ``3``, ``3.1``, ``(3.1.2)``, ``12.4.``."""
     return bool(_CLAUSE.fullmatch(text))

@@ -1,8 +1,9 @@
 """Right-to-left text of a PDF in logical order.
 
 A file draws glyphs at places; PDFium guesses an order, and for a line with right-to-left letters turns it round.
-Kept here: a glyph's own text stays as the font says it, and glyphs are ordered by their place alone: from right to
-left in right-to-left words, from left to right in other words and in numbers.
+Invariants:
+- A glyph's own text stays as the font says it, and glyphs are ordered by their place alone: from right to left in
+  right-to-left words, from left to right in other words and in numbers.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class Glyph(NamedTuple):
 
 
 def is_right_to_left(text: str) -> bool:
-    """Whether a text has a letter that is written from right to left."""
+    """Return whether a text has a letter that is written from right to left."""
     return any(unicodedata.bidirectional(match.group()) in ("R", "AL") for match in RIGHT_TO_LEFT.finditer(text))
 
 
 def base_is_right_to_left(texts: Sequence[str], otherwise: bool = False) -> bool:
-    """Whether a line is read from right to left: most of its parts with letters are written so.
+    """Return whether a line is read from right to left: most of its parts with letters are written so.
 
     Args:
         texts: its parts.
@@ -85,7 +86,7 @@ def logical_order(items: Sequence[Item], texts: Sequence[str], right_to_left: bo
 
 
 def brackets_set_right(text: str) -> str:
-    """A line with its brackets the right way round.
+    """Return a line with its brackets the right way round.
 
     Whether a font names a bracket in right-to-left text by what is meant or by what is seen differs from writer to
     writer, so the way is taken in which more of them close what was opened.
@@ -108,7 +109,7 @@ def _unmatched(text: str) -> int:
 
 
 def logical_words(glyphs: Sequence[Glyph], size: float) -> Iterator[tuple[str, list[Glyph]]]:
-    """The words of a line from left to right, each with its text in logical order and the glyphs it is made of.
+    """Yield the words of a line from left to right, each with its text in logical order and the glyphs it is made of.
 
     Args:
         glyphs: the line as PDFium lists it, spaces included.
@@ -138,7 +139,7 @@ def _direction(text: str) -> str:
 
 
 def _word(clusters: Sequence[Glyph]) -> str:
-    """A word's text: its glyphs in reading order, with marks behind the letter they stand over."""
+    """Return a word's text: its glyphs in reading order, with marks behind the letter they stand over."""
     letters: list[Glyph] = []
     marks: list[Glyph] = []
     for cluster in clusters:
@@ -164,7 +165,7 @@ def _distance(letter: Glyph, middle: float) -> float:
 
 
 def _clusters(glyphs: Sequence[Glyph], turned: bool) -> list[Glyph]:
-    """One glyph for the characters that share their edges; their order is that of the font's own table again."""
+    """Return one glyph for the characters that share their edges; their order is that of the font's own table again."""
     shared: dict[tuple[float, float], list[Glyph]] = {}
     alone: list[Glyph] = []
     for glyph in glyphs:

@@ -1,8 +1,10 @@
 """Columns of a PDF page, in reading order.
 
-Kept here: every word is in exactly one region; columns are read one after the other, between what crosses them.
-Whether two blocks side by side are columns or a table is decided by the order in which the file draws them, and by
-how much they look like prose where the file draws line by line across both.
+Invariants:
+- Every word is in exactly one region.
+- Columns are read one after the other, between what crosses them.
+- Whether two blocks side by side are columns or a table is decided by the order in which the file draws them, and by
+  how much they look like prose where the file draws line by line across both.
 """
 
 from __future__ import annotations
@@ -144,7 +146,7 @@ def _trimmed(region: Sequence[Row], cut: float, first: int, last: int) -> tuple[
 
 
 def _is_as_wide(above: Sequence[Row], below: Sequence[Row], cut: float) -> bool:
-    """Whether the rows below fill the width of the left column above."""
+    """Return whether the rows below fill the width of the left column above."""
     edges = [max(word.x1 for word in left) for left in (_sides(row, cut)[0] for row in above) if left]
     start = min((row.x0 for row in above), default=0.0)
     return bool(edges) and max(row.x1 for row in below) - start >= _PROSE_FILL * (max(edges) - start)
@@ -170,7 +172,7 @@ def _stacked(region: Sequence[Row], cut: float, first: int, last: int, end: int)
 
 
 def _alone(row: Row, cut: float) -> bool:
-    """Whether a row has nothing on the right: a heading over both columns that happens to be short."""
+    """Return whether a row has nothing on the right: a heading over both columns that happens to be short."""
     return not _sides(row, cut)[1]
 
 

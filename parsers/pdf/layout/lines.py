@@ -84,7 +84,7 @@ class Line(msgspec.Struct):
 
 
 def line_of(row: Row, cells: tuple[str, ...] = (), turned: bool = False) -> Line:
-    """The line that a row of words is.
+    """Return the line that a row of words is.
 
     Args:
         row: its words.
@@ -111,12 +111,12 @@ def line_of(row: Row, cells: tuple[str, ...] = (), turned: bool = False) -> Line
 
 
 def row_text(cells: Sequence[str]) -> str:
-    """The text of a table's row, the lines of its cells joined."""
+    """Return the text of a table's row, the lines of its cells joined."""
     return " | ".join(cell.replace("\n", " ") for cell in cells).strip()
 
 
 def words_text(words: Sequence[Word], size: float, turned: bool) -> str:
-    """Words from left to right as text in reading order; words that touch have no space between."""
+    """Return Words from left to right as text in reading order; words that touch have no space between."""
     texts = [word.text for word in words]
     if RIGHT_TO_LEFT.search("".join(texts)):
         ordered = logical_order(words, texts, base_is_right_to_left(texts, turned))
@@ -132,7 +132,7 @@ def words_text(words: Sequence[Word], size: float, turned: bool) -> str:
 
 
 def _set_out(row: Row) -> str:
-    """A line of code with the spaces that are seen in it."""
+    """Return a line of code with the spaces that are seen in it."""
     text = row.words[0].text
     for above, word in pairwise(row.words):
         spaces = round((word.x0 - above.x1) / (MONO_WIDTH * row.size))

@@ -1,6 +1,7 @@
 """The lines of a PDF page in reading order.
 
-Kept here: every word of the page is in exactly one line, or in one row of a table.
+Invariants:
+- Every word of the page is in exactly one line, or in one row of a table.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from parsers.pdf.tables.unruled_rows import table_lines
 
 
 def page_lines(words: Sequence[Word], page: int, rules: Sequence[Rule] = ()) -> list[Line]:
-    """The lines of a page in reading order; what is written in another direction than most of it comes last.
+    """Return the lines of a page in reading order; what is written in another direction than most of it comes last.
 
     Args:
         words: all its words.
@@ -46,7 +47,7 @@ def page_lines(words: Sequence[Word], page: int, rules: Sequence[Rule] = ()) -> 
 
 
 def _region_lines(region: Sequence[Row], ready: Mapping[int, Line], tables: int) -> Iterator[Line]:
-    """The rows of a region as lines, and as rows of a table where cells stand below each other."""
+    """Yield the rows of a region as lines, and as rows of a table where cells stand below each other."""
     left, right = min(row.x0 for row in region), max(row.x1 for row in region)
     turned = base_is_right_to_left([word.text for row in region for word in row.words])
     for part in _between(region, ready):
@@ -63,7 +64,7 @@ def _region_lines(region: Sequence[Row], ready: Mapping[int, Line], tables: int)
 
 
 def _between(region: Sequence[Row], ready: Mapping[int, Line]) -> Iterator[Line | list[Row]]:
-    """The rows of tables that are known already, and the rows of print between them."""
+    """Yield the rows of tables that are known already, and the rows of print between them."""
     part: list[Row] = []
     for row in region:
         known = [ready[word.order] for word in row.words if word.order in ready]

@@ -45,7 +45,7 @@ class Rule(NamedTuple):
 
 
 def page_rules(page: pdfium.PdfPage) -> list[Rule]:
-    """The rules of a page in its own space (y upwards), in the order in which the file draws them."""
+    """Return the rules of a page in its own space (y upwards), in the order in which the file draws them."""
     reader = _Reader(page.get_bbox())
     found = list(reader.read(page.raw, raw.FPDFPage_CountObjects, raw.FPDFPage_GetObject, _IDENTITY, 0))
     return found if reader.objects <= _OBJECTS else []
@@ -76,7 +76,10 @@ class _Reader:
         self._matrix = raw.FS_MATRIX()
 
     def read(self, holder: object, count: object, get: object, matrix: Matrix, depth: int) -> Iterator[Rule]:
-        """The rules among the objects of a page or a form; ``count`` and ``get`` are PDFium's functions for it."""
+        """Yield the rules among the objects of a page or a form.
+
+        ``count`` and ``get`` are PDFium's functions for it.
+        """
         for index in range(count(holder)):  # type: ignore[operator]
             self.objects += 1
             if self.objects > _OBJECTS:
@@ -104,7 +107,7 @@ class _Reader:
             yield from self._segments(item, segments, _product(self._matrix_of(item), matrix))
 
     def _box(self, item: object, matrix: Matrix) -> Box | None:
-        """What an object covers of the page."""
+        """Return the area of the page that an object covers."""
         left, bottom, right, top = self._edges
         if not raw.FPDFPageObj_GetBounds(item, left, bottom, right, top):
             return None
@@ -113,7 +116,7 @@ class _Reader:
         return xs[0], ys[0], xs[1], ys[1]
 
     def _sides(self, box: Box) -> Iterator[Rule]:
-        """The line that a thin box is, or the four edges of another one."""
+        """Yield the line that a thin box is, or the four edges of another one."""
         x0, y0, x1, y1 = box
         if y1 - y0 <= _THIN and x1 - x0 > _SHORTEST:
             yield Rule(True, (y0 + y1) / 2, x0, x1)
@@ -130,7 +133,7 @@ class _Reader:
         return box[2] - box[0] > _WHOLE * (right - left) and box[3] - box[1] > _WHOLE * (top - bottom)
 
     def _segments(self, item: object, count: int, matrix: Matrix) -> Iterator[Rule]:
-        """The straight upright pieces of a path of several lines."""
+        """Yield the straight upright pieces of a path of several lines."""
         here = start = (0.0, 0.0)
         for index in range(count):
             segment = raw.FPDFPath_GetPathSegment(item, index)

@@ -1,8 +1,9 @@
 """The words of a PDF page, with their places.
 
-Kept here: every character that the text layer names is in exactly one word, as a code point that can be stored;
-ligatures are spelled out, soft hyphens are gone, right-to-left words are in logical order; and a word's place counts
-in an upright frame, whatever the rotation of the page or of the text.
+Invariants:
+- Every character that the text layer names is in exactly one word, as a code point that can be stored.
+- Ligatures are spelled out, soft hyphens are gone, right-to-left words are in logical order.
+- A word's place counts in an upright frame, whatever the rotation of the page or of the text.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class PageText(NamedTuple):
 
 
 def page_text(page: pdfium.PdfPage) -> PageText:
-    """The words of a page in the order in which the file draws them."""
+    """Return the words of a page in the order in which the file draws them."""
     text_page = page.get_textpage()
     try:
         return _Reader(text_page).read()
@@ -211,24 +212,24 @@ class _Reader:
 
 
 def _angle(a: float, b: float) -> Angle:
-    """The quarter turn of the direction ``(a, b)``; within 10 degrees of an axis counts as on it."""
+    """Return the quarter turn of the direction ``(a, b)``; within 10 degrees of an axis counts as on it."""
     turns = math.atan2(b, a) / (math.pi / 2)
     nearest = round(turns)
     return nearest % 4 if abs(turns - nearest) < 1 / 9 else SKEWED
 
 
 def to_upright(x: float, y: float, angle: Angle) -> tuple[float, float]:
-    """A point of the page's own space (y upwards) in the upright frame of a direction of writing (y downwards)."""
+    """Turn a point of the page (y upwards) into the upright frame of a direction of writing (y downwards)."""
     return ((x, -y), (y, x), (-x, y), (-y, -x), (x, -y))[angle]
 
 
 def from_upright(u: float, v: float, angle: Angle) -> tuple[float, float]:
-    """The inverse of :func:`to_upright`."""
+    """Return the inverse of :func:`to_upright`."""
     return ((u, -v), (v, u), (-u, v), (-v, -u), (u, -v))[angle]
 
 
 def clean(text: str) -> str:
-    """The text with ligatures spelled out and without soft hyphens and characters that cannot be stored."""
+    """Return the text with ligatures spelled out and without soft hyphens and characters that cannot be stored."""
     text = text.translate(_LINE_END_HYPHENS)
     if text.isascii():
         return _UNSTORABLE.sub("", text)

@@ -25,7 +25,7 @@ _SAME_HEIGHT: Final = 6.0  # points
 
 
 def tables_joined(found: Sequence[Block]) -> list[Block]:
-    """The blocks with tables that go on over pages made one; running heads and feet between come after."""
+    """Return the blocks with tables that go on over pages made one; running heads and feet between come after."""
     kept: list[Block] = []
     table: Block | None = None
     for block in found:
@@ -53,7 +53,7 @@ def _goes_on(above: Block, below: Block) -> bool:
 
 
 def header_rows(rows: Sequence[Line]) -> int:
-    """How many of the first rows head the others.
+    """Return how many of the first rows head the others.
 
     Drawn lines may have told; otherwise those that alone are bold, or the one that names columns of figures.
     """
@@ -87,7 +87,7 @@ def doubtful_pages(found: Iterable[Block]) -> list[int]:
 
 
 def _side_by_side(tables: Sequence[tuple[float, float, float, float]]) -> bool:
-    """Whether two tables begin and end at the same heights, so that they may be halves of one."""
+    """Return whether two tables begin and end at the same heights, so that they may be halves of one."""
     ordered = sorted(tables)
     return any(
         abs(a[0] - b[0]) <= _SAME_HEIGHT and abs(a[1] - b[1]) <= _SAME_HEIGHT and (a[3] <= b[2] or b[3] <= a[2])

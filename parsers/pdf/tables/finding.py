@@ -63,7 +63,7 @@ def _ruled(words: list[Word], rules: Sequence[Rule], number: int, found: dict[in
 
 
 def _marks(lines: Sequence[Line], number: int, found: dict[int, Line]) -> Iterator[Word]:
-    """Number the rows of a table, and put a mark in the place of each."""
+    """Give rows of a table its number, and yield a mark in the place of each."""
     for line in lines:
         line.table = number
         found[line.order] = line

@@ -39,7 +39,7 @@ class Grid(msgspec.Struct):
     floors: set[tuple[int, int]]
 
     def spans_right(self, row: int, column: int) -> int:
-        """The column behind the last one that a cell covers."""
+        """Return the column behind the last one that a cell covers."""
         end = column
         while end < len(self.xs) - 2 and (row, end) not in self.walls:
             end += 1
@@ -47,7 +47,7 @@ class Grid(msgspec.Struct):
 
 
 def grids(rules: Sequence[Rule]) -> list[Grid]:
-    """The grids of a page from top to bottom.
+    """Return the grids of a page from top to bottom.
 
     Args:
         rules: its rules in the upright frame of a direction of writing.
@@ -89,7 +89,7 @@ def _clusters(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
 
 
 def _components(across: list[Rule], down: list[Rule]) -> Iterator[tuple[list[Rule], list[Rule]]]:
-    """Lines that meet, directly or through others."""
+    """Yield lines that meet, directly or through others."""
     parent = list(range(len(across) + len(down)))
 
     def root(index: int) -> int:
@@ -136,7 +136,7 @@ def _edges(places: Sequence[float]) -> list[float]:
 
 
 def _opened(edges: list[float], crossing: Sequence[Rule]) -> list[float]:
-    """The edges with those of the sides that are open: where two lines and more that cross them end further out."""
+    """Return the edges, with open sides added where two or more crossing lines end further out."""
     if len(crossing) < 2 or not edges:
         return edges
     low = sorted(rule.low for rule in crossing)[1]
@@ -151,7 +151,7 @@ def _nearest(edges: Sequence[float], at: float) -> int:
 
 
 def _covered(edges: Sequence[float], rule: Rule) -> Iterator[int]:
-    """The intervals between edges whose middle a line covers."""
+    """Yield the intervals between edges whose middle a line covers."""
     first = max(bisect_left(edges, rule.low) - 1, 0)
     for index in range(first, len(edges) - 1):
         middle = (edges[index] + edges[index + 1]) / 2

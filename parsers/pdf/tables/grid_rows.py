@@ -51,7 +51,7 @@ class _TableRow(msgspec.Struct):
 
 
 def inside(grid: Grid, words: Sequence[Word]) -> list[Word]:
-    """The words that stand in a grid."""
+    """Return the words that stand in a grid."""
     return [
         word
         for word in words
@@ -61,7 +61,7 @@ def inside(grid: Grid, words: Sequence[Word]) -> list[Word]:
 
 
 def grid_table(grid: Grid, words: Sequence[Word], turned: bool) -> tuple[list[Line], list[Word]]:
-    """The rows of a table, and the words in its grid that are not part of it.
+    """Return the rows of a table, and the words in its grid that are not part of it.
 
     Args:
         grid: its drawn lines.
@@ -96,7 +96,7 @@ def grid_table(grid: Grid, words: Sequence[Word], turned: bool) -> tuple[list[Li
 
 
 def _bands(grid: Grid, words: Sequence[Word]) -> list[_TableRow]:
-    """The words between each two horizontal lines, by column and line of print."""
+    """Return the words between each two horizontal lines, by column and line of print."""
     count = len(grid.xs) - 1
     sorted_in: list[list[list[Word]]] = [[[] for _ in range(count)] for _ in grid.ys[1:]]
     spanning = [False] * len(sorted_in)
@@ -112,7 +112,7 @@ def _bands(grid: Grid, words: Sequence[Word]) -> list[_TableRow]:
 
 
 def _lays_out(bands: Sequence[_TableRow]) -> bool:
-    """Whether cells that stand beside each other are columns of prose."""
+    """Return whether cells that stand beside each other are columns of prose."""
     for band in bands:
         long = [cell for cell in band.cells if len(cell) >= _LAYOUT and _words_a_line(cell) >= _PROSE_WORDS]
         if len(long) < 2:
@@ -123,7 +123,7 @@ def _lays_out(bands: Sequence[_TableRow]) -> bool:
 
 
 def _goes_on(cell: Cell) -> bool:
-    """Whether the lines of a cell are those of running text: many begin in the middle of a sentence."""
+    """Return whether the lines of a cell are those of running text: many begin in the middle of a sentence."""
     return sum(line.words[0].text[:1].islower() for line in cell) >= _MID_SENTENCE * len(cell)
 
 
@@ -159,7 +159,7 @@ def _spread_cell(bands: Sequence[_TableRow], column: int) -> None:
 
 
 def _full(band: _TableRow) -> int:
-    """How many lines of print fill every column that is filled at all."""
+    """Return how many lines of print fill every column that is filled at all."""
     filled = [cell for cell in band.cells if cell]
     if len(filled) < 2:
         return 0
@@ -168,13 +168,13 @@ def _full(band: _TableRow) -> int:
 
 
 def _nearest(ordered: Sequence[float], base: float) -> float:
-    """How far the nearest of some heights, in order, is."""
+    """Return how far the nearest of some heights, in order, is."""
     place = bisect_right(ordered, base)
     return min((abs(other - base) for other in ordered[max(place - 1, 0) : place + 1]), default=float("inf"))
 
 
 def _rows(band: _TableRow, bands: int) -> list[_TableRow]:
-    """The rows between two drawn lines."""
+    """Return the rows between two drawn lines."""
     filled = band.filled()
     if not filled:
         return []
@@ -201,7 +201,7 @@ def _rows(band: _TableRow, bands: int) -> list[_TableRow]:
 
 
 def _has_figures(band: _TableRow, full: int) -> bool:
-    """Whether a column holds as many figures as there are full lines, and nothing else."""
+    """Return whether a column holds as many figures as there are full lines, and nothing else."""
     return any(len(cell) == full and all(is_figure(_cell_text([line])) for line in cell) for cell in band.cells)
 
 

@@ -20,7 +20,7 @@ Cells = Sequence[str]
 
 
 def grouped(bases: Sequence[float], cells: Sequence[Cells]) -> list[int]:
-    """The number of the table's row that each row of print belongs to, from 0.
+    """Return the number of the table's row that each row of print belongs to, from 0.
 
     Args:
         bases: heights of the rows of print, downwards.
@@ -34,7 +34,7 @@ def grouped(bases: Sequence[float], cells: Sequence[Cells]) -> list[int]:
 
 
 def _by_steps(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | None:
-    """Rows come at two steps, and all those that come at the smaller one leave a cell empty."""
+    """Return rows come at two steps, and all those that come at the smaller one leave a cell empty."""
     steps = [below - above for above, below in pairwise(bases)]
     if not steps or max(steps) < _PADDED * min(steps):
         return None
@@ -46,7 +46,7 @@ def _by_steps(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | Non
 
 
 def _by_text_column(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | None:
-    """The lines of one column come at two steps; short cells stand beside them at any height."""
+    """Return the lines of one column come at two steps; short cells stand beside them at any height."""
     alone = {texts.index(next(filter(None, texts))) for texts in cells if sum(map(bool, texts)) == 1}
     for column in sorted(alone):
         lines = [index for index, texts in enumerate(cells) if texts[column]]
@@ -76,7 +76,10 @@ def _attach(groups: list[int], bases: Sequence[float], lines: Sequence[int]) -> 
 
 
 def _by_first_column(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | None:
-    """A row begins where the first column is filled; the others only go on with words of cells that are filled."""
+    """Return a row begins where the first column is filled.
+
+    The others only go on with words of cells that are filled.
+    """
     groups = _numbered(bool(texts[0]) for texts in cells)
     if not cells[0][0] or len(set(groups)) == len(groups):
         return None
@@ -100,7 +103,7 @@ def _numbered(starts: Iterable[bool]) -> list[int]:
 
 
 def _at_most_one(groups: Sequence[int], cells: Sequence[Cells], columns: Sequence[int]) -> bool:
-    """Whether no figure of a column falls into one row with another one of it."""
+    """Return whether no figure of a column falls into one row with another one of it."""
     seen: set[tuple[int, int]] = set()
     for group, texts in zip(groups, cells, strict=True):
         for column in columns:

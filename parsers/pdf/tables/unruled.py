@@ -47,7 +47,7 @@ class Aligned(NamedTuple):
 
 
 def find_table(region: Sequence[Row], first: int) -> Aligned:
-    """The table that begins at a row."""
+    """Return the table that begins at a row."""
     strips = [] if is_mono(region[first]) else free_strips(region[first])
     last = end = first + 1
     while strips and end < len(region) and not is_mono(region[end]):
@@ -72,7 +72,7 @@ def find_table(region: Sequence[Row], first: int) -> Aligned:
 
 
 def _refined(band: Sequence[Row], strips: list[Strip]) -> tuple[list[Strip], int]:
-    """The strips with those that only many rows together show, and how many rows at the top do not leave them free."""
+    """Add the strips that only many rows together show; count top rows that do not leave them free."""
     best, heads = strips, 0
     for skipped in range(_HEADS + 1):
         body = band[skipped:]
@@ -85,7 +85,7 @@ def _refined(band: Sequence[Row], strips: list[Strip]) -> tuple[list[Strip], int
 
 
 def _projected(body: Sequence[Row]) -> list[Strip]:
-    """The strips that no word of any row touches."""
+    """Return the strips that no word of any row touches."""
     spans = sorted((word.x0, word.x1) for row in body for word in row.words)
     room = _NARROWEST * statistics.median(row.size for row in body)
     found: list[Strip] = []
@@ -98,7 +98,7 @@ def _projected(body: Sequence[Row]) -> list[Strip]:
 
 
 def cell_words(row: Row, strips: Sequence[Strip], head: bool = False) -> list[list[Word]]:
-    """A row's words by column.
+    """Return a row's words by column.
 
     Args:
         row: the row.
@@ -113,7 +113,7 @@ def cell_words(row: Row, strips: Sequence[Strip], head: bool = False) -> list[li
 
 
 def _is_list(region: Sequence[Row], strips: Sequence[Strip]) -> bool:
-    """Whether what stands left of the first strip are bullets or numbers of items, or those of paragraphs."""
+    """Return whether what stands left of the first strip are bullets or numbers of items, or those of paragraphs."""
     marks = [[word for word in row.words if word.x1 <= strips[0][0] + 0.5] for row in region]
     if any(len(words) > 1 for words in marks):
         return False
@@ -122,7 +122,7 @@ def _is_list(region: Sequence[Row], strips: Sequence[Strip]) -> bool:
 
 
 def _are_clauses(region: Sequence[Row], texts: Sequence[str], strip: Strip) -> bool:
-    """Whether numbers that rise stand before prose."""
+    """Return whether numbers that rise stand before prose."""
     if not all(is_clause(text) for text in texts):
         return False
     numbers = [[int(part) for part in re.findall(r"\d+", text)] for text in texts]
@@ -131,7 +131,7 @@ def _are_clauses(region: Sequence[Row], texts: Sequence[str], strip: Strip) -> b
 
 
 def free_strips(row: Row) -> list[Strip]:
-    """The gaps of a row that are as wide as between cells."""
+    """Return the gaps of a row that are as wide as between cells."""
     gaps = [right.x0 - left.x1 for left, right in pairwise(row.words)]
     if len(gaps) > 2 and max(gaps) < _STRETCHED * row.size and min(gaps) > _EVEN * max(gaps):
         return []  # a line of prose whose spaces are stretched to fill it
@@ -140,7 +140,7 @@ def free_strips(row: Row) -> list[Strip]:
 
 
 def _common(strips: Sequence[Strip], row: Row) -> list[Strip]:
-    """The strips as far as a row leaves them free."""
+    """Return the strips as far as a row leaves them free."""
     kept = []
     starts = [word.x0 for word in row.words]
     ends: list[float] = []

@@ -35,7 +35,7 @@ def column_kind(cells: Sequence[Sequence[Word]]) -> str:
 
 
 def table_lines(band: Sequence[Row], table: Aligned, turned: bool, rules: Sequence[Rule] = ()) -> list[Line]:
-    """The rows of a table between free strips.
+    """Return the rows of a table between free strips.
 
     Args:
         band: its rows of print.
@@ -92,7 +92,7 @@ def _parted(band: Sequence[Row], separators: Sequence[float]) -> list[int]:
 
 
 def _grouped(band: Sequence[Row], printed: Sequence[tuple[str, ...]], parts: Sequence[int], heads: int) -> list[int]:
-    """The number of the table's row that each row of print belongs to."""
+    """Return the number of the table's row that each row of print belongs to."""
     if parts[-1] >= _LINED and not _too_full(printed, parts):
         return list(parts)
     groups: list[int] = []
@@ -109,7 +109,7 @@ def _grouped(band: Sequence[Row], printed: Sequence[tuple[str, ...]], parts: Seq
 
 
 def _too_full(printed: Sequence[tuple[str, ...]], parts: Sequence[int]) -> bool:
-    """Whether two figures of one column stand between the same two lines, so that not every row has a line."""
+    """Return whether two figures of one column stand between the same two lines, so that not every row has a line."""
     seen: set[tuple[int, int]] = set()
     for part, cells in zip(parts, printed, strict=True):
         for column, text in enumerate(cells):
