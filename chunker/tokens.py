@@ -31,7 +31,7 @@ SLAB: Final = 100_000  # code points handed to the tokenizer at a time
 _REMEMBERED: Final = 300_000  # words, some 40 MB; then the memory of words begins anew
 _LONGEST: Final = 40  # code points of a word that is worth remembering
 LONGEST_UNKNOWN: Final = 20  # code points of an unknown token that counts as one
-PIECE: Final = 4  # code points for each of which a longer one counts once
+_PIECE: Final = 4  # code points for each of which a longer one counts once
 _BLANK: Final = re.compile(r"\s")
 # What Python takes for white space and BERT's normalizer for nothing at all.
 _ODD: Final = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
@@ -91,7 +91,7 @@ class Ruler:
         starts: list[int] = []
         for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
             if token == self._unknown and end - start > LONGEST_UNKNOWN:
-                starts += range(start, end, PIECE)
+                starts += range(start, end, _PIECE)
             else:
                 starts.append(start)
         return starts

@@ -11,17 +11,17 @@ from indexes.storage.errors import as_store_error
 from indexes.storage.storage import Pointer, Storage
 from parsers.errors import StoreError
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 def naming_the_place(
-    function: Callable[Concatenate[Settings, Arguments], Result],
-) -> Callable[Concatenate[Settings, Arguments], Result]:
+    function: Callable[Concatenate[Settings, _Arguments], _Result],
+) -> Callable[Concatenate[Settings, _Arguments], _Result]:
     """Have a function of the settings say which index failed, where LanceDB only says how."""
 
     @functools.wraps(function)
-    def run(settings: Settings, /, *positional: Arguments.args, **named: Arguments.kwargs) -> Result:
+    def run(settings: Settings, /, *positional: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         try:
             return function(settings, *positional, **named)
         except Exception as error:  # whatever the library at hand raises of a store that is gone

@@ -18,7 +18,7 @@ from rich.progress import Progress as Bars
 KEPT: Final = "the index keeps its last good version"  # said of a skipped document that was indexed before
 
 
-FIRST: Final = 0.5  # seconds to the second line of progress; from then on twice as long each time
+_FIRST: Final = 0.5  # seconds to the second line of progress; from then on twice as long each time
 READING: Final = 0.2  # share of a document's way that reading is, in a bar
 
 
@@ -174,7 +174,7 @@ class Progress:
         self._bars: Bars | None = None
         self._task: Any = None
         self._said = 0.0
-        self._pause = FIRST
+        self._pause = _FIRST
         self._read = (0, 0)
         self._begun = time.perf_counter()
         self._totals = (0, 0)

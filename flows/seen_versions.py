@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-AT_ONCE: Final = 2_000
+_AT_ONCE: Final = 2_000
 
 
 class SeenVersion(msgspec.Struct, frozen=True):
@@ -50,5 +50,5 @@ class SeenVersions:
         decode = msgspec.json.Decoder(SeenVersion).decode
         with self._path.open("rb") as file:
             lines = map(decode, file)
-            while batch := {one.document_id: one for one in islice(lines, AT_ONCE)}:
+            while batch := {one.document_id: one for one in islice(lines, _AT_ONCE)}:
                 yield batch

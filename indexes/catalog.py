@@ -24,9 +24,9 @@ from lancedb.index import BTree
 from indexes.storage import tables
 from indexes.storage.tables import Files, Table
 
-TABLE: Final = "documents"
+_TABLE: Final = "documents"
 NOT_READ: Final = ("failed", "unsupported", "skipped")  # statuses of a document whose last good version stays
-INDEX_AT: Final = 20_000  # rows above which the ids get an index
+_INDEX_AT: Final = 20_000  # rows above which the ids get an index
 WAITING: Final = 2_000  # rows that wait for one write: each makes a version and a piece of the table
 
 
@@ -200,9 +200,9 @@ class Catalog:
 
     def __init__(self, db: Any, version: int | None = None) -> None:
         if version is not None:
-            self._table = Table(db, TABLE, version)
+            self._table = Table(db, _TABLE, version)
         else:
-            self._table = tables.existing(db, TABLE) or Table.create(db, TABLE, SCHEMA)
+            self._table = tables.existing(db, _TABLE) or Table.create(db, _TABLE, SCHEMA)
         self._waiting: dict[str, Row] = {}
         self.change = Totals()
         """What the writes since the last :meth:`restore` added, less what they removed."""
@@ -292,7 +292,7 @@ class Catalog:
         """Merge young pieces where there are many, and index the ids of a large catalog; may make new versions."""
         self._flush()
         self._table.compact()
-        if len(self) >= INDEX_AT:
+        if len(self) >= _INDEX_AT:
             self._table.refresh_index("document_id", BTree())
 
     def prune(self, kept: Collection[int], files: Files, folder: str) -> int:

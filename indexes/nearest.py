@@ -18,7 +18,7 @@ import numpy.typing as npt
 DECIMALS: Final = 7  # what single precision, in which vectors are stored, can tell apart near 1
 SLACK: Final = 1e-6  # above half a unit of the last decimal and all rounding errors of a matrix product
 
-Matrix = npt.NDArray[np.float64]
+_Matrix = npt.NDArray[np.float64]
 
 
 class Nearest:
@@ -59,7 +59,7 @@ class Nearest:
             if len(block) > self._k:
                 bound = max(bound, np.partition(rough[number], -self._k)[-self._k])
             near = np.flatnonzero(rough[number] >= bound - SLACK)
-            cosines: Matrix = np.add.reduce(block[near] * self._queries[number], axis=1)
+            cosines: _Matrix = np.add.reduce(block[near] * self._queries[number], axis=1)
             self._merge(number, ids[near], np.round(cosines, DECIMALS))
 
     def hits(self) -> list[list[tuple[str, float]]]:
@@ -69,7 +69,7 @@ class Nearest:
             for names, scores in map(self._sorted, self._names, self._scores)
         ]
 
-    def _merge(self, number: int, names: npt.NDArray[np.bytes_], scores: Matrix) -> None:
+    def _merge(self, number: int, names: npt.NDArray[np.bytes_], scores: _Matrix) -> None:
         names = np.concatenate([self._names[number], names])
         scores = np.concatenate([self._scores[number], scores])
         if len(scores) >= self._k:
@@ -80,12 +80,12 @@ class Nearest:
             names, scores = self._sorted(names, scores)
         self._names[number], self._scores[number] = names, scores
 
-    def _sorted(self, names: npt.NDArray[np.bytes_], scores: Matrix) -> tuple[npt.NDArray[np.bytes_], Matrix]:
+    def _sorted(self, names: npt.NDArray[np.bytes_], scores: _Matrix) -> tuple[npt.NDArray[np.bytes_], _Matrix]:
         best = np.lexsort((names, -scores))[: self._k]
         return names[best], scores[best]
 
 
-def _lengths(rows: Matrix) -> Matrix:
+def _lengths(rows: _Matrix) -> _Matrix:
     """Return the length of each row; summed row by row, so that none depends on its neighbours."""
-    found: Matrix = np.sqrt(np.add.reduce(rows * rows, axis=1))
+    found: _Matrix = np.sqrt(np.add.reduce(rows * rows, axis=1))
     return found

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from chunker.chunk import Chunk, chunk_ids, indexed_text, prefix
 from indexes.cache.store import text_digest
 
-ID: Final = re.compile("[0-9a-f]{32}")  # of a document or a chunk, see chunker.chunk
+_ID: Final = re.compile("[0-9a-f]{32}")  # of a document or a chunk, see chunker.chunk
 LENGTH_ERROR: Final = 1e-3  # how far the length of a normalized vector may be from 1
 TIES: Final = 10_000  # hits with the score of the last one wanted; the order of more of them is the index's own
 
@@ -231,15 +231,15 @@ def check_ids(ids: Sequence[str]) -> None:
         ValueError: naming the first that is none.
     """
     for name in ids:
-        if not ID.fullmatch(name):
+        if not _ID.fullmatch(name):
             raise ValueError(f"expected an id of 32 hexadecimal digits, got {name!r}")
 
 
-Place = TypeVar("Place")
+_Place = TypeVar("Place")
 
 
 def best(
-    ask: Callable[[int], list[tuple[float, Place]]], names: Callable[[list[Place]], list[str]], k: int
+    ask: Callable[[int], list[tuple[float, _Place]]], names: Callable[[list[_Place]], list[str]], k: int
 ) -> list[tuple[str, float]]:
     """Return the ``k`` best hits by falling score, those of equal score by rising chunk id.
 

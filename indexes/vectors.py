@@ -34,7 +34,7 @@ SCAN_ROWS: Final = tables.SCAN_ROWS
 # 200 ms and more, nearly all of it reading vectors, and rows without one count too: they are stored as zeros.
 EXACT_ROWS: Final = 10_000
 PARTITION: Final = 4_096  # vectors in a partition of the index
-PROBES: Final = 32  # partitions searched: all of them, so exactly, up to 131,072 vectors
+_PROBES: Final = 32  # partitions searched: all of them, so exactly, up to 131,072 vectors
 SAMPLES: Final = 64  # vectors a partition to find its centre from; the default, 256, took 5 to 10 times as long
 MINIMUM_VECTORS: Final = 256  # LanceDB cannot find centres among fewer
 
@@ -244,7 +244,7 @@ class ChunkTable:
 
         def ask(depth: int) -> list[tuple[float, str]]:
             query = self._table.raw.search(vector, vector_column_name="vector").distance_type("cosine")
-            query = query.minimum_nprobes(PROBES).maximum_nprobes(0)  # more of them where a filter leaves too few
+            query = query.minimum_nprobes(_PROBES).maximum_nprobes(0)  # more of them where a filter leaves too few
             query = query.bypass_vector_index() if exact else query
             query = query.where(where) if where else query
             found = query.select(["chunk_id", "_distance"]).limit(depth).to_arrow()

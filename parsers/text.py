@@ -29,7 +29,7 @@ from parsers.document import Document, TreeBuilder
 from parsers.languages import LANGUAGES
 from parsers.references import in_xml
 
-Span = tuple[int, int]
+_Span = tuple[int, int]
 
 _CODE: Final = {f"text/x-{language}": language for language in LANGUAGES.values()} | {
     "text/csv": "csv",
@@ -138,7 +138,7 @@ def _read_plain(decoded: Decoded, media_type: str) -> Document:
     )
 
 
-def _blocks(text: str, separator: re.Pattern[str]) -> Iterator[Span]:
+def _blocks(text: str, separator: re.Pattern[str]) -> Iterator[_Span]:
     """``[start, end)`` of what stands between blank lines, the first line's indentation included."""
     start = _LEADING.match(text).end()  # type: ignore[union-attr]  # it matches the empty string too
     for gap in separator.finditer(text, start):

@@ -31,7 +31,7 @@ Kind = Literal["passage", "query"]
 Plan = Literal["sorted", "alone", "mixed"]
 Counts = NDArray[np.int32]
 
-VERSION: Final = 1  # of this module's policy; raise it when the same text and model would give another vector
+_VERSION: Final = 1  # of this module's policy; raise it when the same text and model would give another vector
 
 # Padded tokens in a batch. On two cores, 4,096 was the fastest with two threads, and 1,024 to 2,048 with one (README).
 # A GPU wants large batches to be kept busy: its number is a choice by memory (about a gigabyte at 384 dimensions).
@@ -66,7 +66,7 @@ def fingerprint(model: EmbedderModel) -> str:
     It needs no file of the model.
     """
     parts = {
-        "version": VERSION,
+        "version": _VERSION,
         "weights": [file.sha256 for file in model.files_of("weights")],
         "tokenizer": model.tokenizer.sha256,
         "pooling": model.pooling,

@@ -23,15 +23,15 @@ from enrich.files import atomic_write
 from enrich.models.registry import EmbedderModel, ModelFolder, sha256_of
 from parsers.errors import ModelError
 
-VERSION: Final = 1  # of the converters; a file of another version is made anew
-FOLDER: Final = ".converted"  # below the root of the model folder
-WORK: Final = ".making-"  # how the folder of a conversion at work begins
-LIBRARIES: Final = ("gguf", "llama-cpp-python", "onnx", "onnxruntime", "safetensors", "torch", "transformers")
+_VERSION: Final = 1  # of the converters; a file of another version is made anew
+_FOLDER: Final = ".converted"  # below the root of the model folder
+_WORK: Final = ".making-"  # how the folder of a conversion at work begins
+_LIBRARIES: Final = ("gguf", "llama-cpp-python", "onnx", "onnxruntime", "safetensors", "torch", "transformers")
 
-Report = Callable[[str], None]
+_Report = Callable[[str], None]
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
     """Where a converted file comes from.
 
     Attributes:
@@ -53,10 +53,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     sha256: str
     libraries: dict[str, str]
-    version: int = VERSION
+    version: int = _VERSION
 
 
-def convert(model: EmbedderModel, chosen: Choice, folder: ModelFolder, report: Report = lambda line: None) -> Record:
+def convert(model: EmbedderModel, chosen: Choice, folder: ModelFolder, report: _Report = lambda line: None) -> _Record:
     """Make the file that a runtime needs, where it is not there yet.
 
     Raises:
@@ -92,20 +92,20 @@ def weights_for(model: EmbedderModel, chosen: Choice, place: Path, folder: Model
     return Weights(path, record.sha256)
 
 
-def records(model: EmbedderModel, folder: ModelFolder) -> dict[Choice, Record]:
+def records(model: EmbedderModel, folder: ModelFolder) -> dict[Choice, _Record]:
     """Return the conversions of a model that are there and of today's converters."""
     found = {}
     for path in sorted(_home(model, folder).glob("*.json")):
         try:
-            record = msgspec.json.decode(path.read_bytes(), type=Record)
+            record = msgspec.json.decode(path.read_bytes(), type=_Record)
         except (OSError, msgspec.MsgspecError):
             continue
-        if record.version == VERSION and record.sources == _sources(model):
+        if record.version == _VERSION and record.sources == _sources(model):
             found[Choice(record.runtime, record.precision)] = record
     return found
 
 
-def _found(model: EmbedderModel, chosen: Choice, folder: ModelFolder) -> tuple[Record, Path]:
+def _found(model: EmbedderModel, chosen: Choice, folder: ModelFolder) -> tuple[_Record, Path]:
     record = records(model, folder).get(chosen)
     remedy = f"Convert it: gristmill models convert {model.name} --runtime {chosen}"
     if record is None:
@@ -116,15 +116,15 @@ def _found(model: EmbedderModel, chosen: Choice, folder: ModelFolder) -> tuple[R
     return record, path
 
 
-def _converted(model: EmbedderModel, chosen: Choice, place: Path, home: Path, report: Report) -> Record:
+def _converted(model: EmbedderModel, chosen: Choice, place: Path, home: Path, report: _Report) -> _Record:
     from enrich.models import gguf_file, onnx_file
 
-    for left in home.glob(f"{WORK}*"):  # of a conversion that was killed; the lock says that none goes on
+    for left in home.glob(f"{_WORK}*"):  # of a conversion that was killed; the lock says that none goes on
         shutil.rmtree(left, ignore_errors=True)
     report(f"{model.name}: converting for {chosen}")
     make = gguf_file.convert if chosen.runtime == "llama.cpp" else onnx_file.convert
     name = f"{chosen.runtime}-{chosen.precision}{RUNTIMES[chosen.runtime].converted}"
-    with TemporaryDirectory(prefix=WORK, dir=home) as work:
+    with TemporaryDirectory(prefix=_WORK, dir=home) as work:
         made = Path(work) / name
         try:
             make(model, place, made, chosen.precision)
@@ -132,7 +132,7 @@ def _converted(model: EmbedderModel, chosen: Choice, place: Path, home: Path, re
             raise ModelError(
                 f"{model.name} cannot be converted for {chosen}: {error}", "Install the extra `runtimes`."
             ) from error
-        record = Record(
+        record = _Record(
             model=model.name,
             runtime=chosen.runtime,
             precision=chosen.precision,
@@ -140,7 +140,7 @@ def _converted(model: EmbedderModel, chosen: Choice, place: Path, home: Path, re
             file=name,
             size=made.stat().st_size,
             sha256=sha256_of(made),
-            libraries=versions(LIBRARIES),
+            libraries=versions(_LIBRARIES),
         )
         shutil.move(made, home / name)
         atomic_write(home / f"{name}.json", msgspec.json.format(msgspec.json.encode(record, order="sorted")))
@@ -149,7 +149,7 @@ def _converted(model: EmbedderModel, chosen: Choice, place: Path, home: Path, re
 
 
 def _home(model: EmbedderModel, folder: ModelFolder) -> Path:
-    return folder.root / FOLDER / model.name
+    return folder.root / _FOLDER / model.name
 
 
 def _sources(model: EmbedderModel) -> dict[str, str]:

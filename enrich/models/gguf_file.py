@@ -21,7 +21,7 @@ from parsers.errors import ModelError
 
 KINDS: Final = {"bert": 0, "xlm-roberta": 2}  # position embeddings before the first one that a token gets
 POOLINGS: Final = {"mean": 1, "cls": 2, "lasttoken": 3}  # llama.h, enum llama_pooling_type
-QUANTIZED: Final = {"q8_0": 7, "q4_k_m": 15}  # llama.h, enum llama_ftype
+_QUANTIZED: Final = {"q8_0": 7, "q4_k_m": 15}  # llama.h, enum llama_ftype
 
 
 def convert(model: EmbedderModel, place: Path, target: Path, precision: str) -> None:
@@ -36,7 +36,7 @@ def convert(model: EmbedderModel, place: Path, target: Path, precision: str) -> 
         ModelError: when the model is of a kind that this does not know.
         ImportError: when the library ``gguf`` is missing.
     """
-    if precision in QUANTIZED:
+    if precision in _QUANTIZED:
         whole = target.with_suffix(".whole")
         _write(model, place, whole, "fp32")
         _quantize(whole, target, precision)
@@ -121,7 +121,7 @@ def _add_word_pieces(writer: Any, vocabulary: dict[str, int], size: int) -> None
 def _quantize(source: Path, target: Path, precision: str) -> None:
     llama_cpp = quiet_library()
     parameters = llama_cpp.llama_model_quantize_default_params()
-    parameters.ftype = QUANTIZED[precision]
+    parameters.ftype = _QUANTIZED[precision]
     parameters.nthread = 1
     if llama_cpp.llama_model_quantize(bytes(source), bytes(target), parameters) != 0:
         raise ModelError(f"llama.cpp could not quantize {source.name} to {precision}")

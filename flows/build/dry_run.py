@@ -30,12 +30,12 @@ from flows.state import BuildState
 from indexes.cache.store import version_key
 from parsers.errors import GateRefused, UsageError
 
-FORMAT: Final = 1
+_FORMAT: Final = 1
 # Seconds a piece of work takes where the index has measured none: a document of some pages on two cores without a GPU,
 # see tests/benchmarks/README.md.
 RATES: Final = {"fetch": 0.001, "parse": 0.02, "chunk": 0.02, "note": 6.5, "embed": 0.06, "write": 0.002}
 FITS_A_PROMPT: Final = 200_000  # tokens: below, a whole corpus may simply be put into a prompt
-AT_ONCE: Final = 2_000
+_AT_ONCE: Final = 2_000
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
     settings: str
     digest: str
-    format: int = FORMAT
+    format: int = _FORMAT
 
 
 def plan_build(settings: Settings, asked: Asked | None = None, keep: Path | None = None) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class _Planned:
     def _entries(self, plan: Plan) -> Iterator[Entry]:
         """Yield the documents to look at, with what the cache knows of their bytes."""
         steps = (step for step in plan.read() if step.do != "remove")
-        while batch := list(islice(steps, AT_ONCE)):
+        while batch := list(islice(steps, _AT_ONCE)):
             entries = [entry for entry in plan.entries(self._state, batch) if not entry.failed]
             known = _known(self._state, entries)
             for entry in entries:

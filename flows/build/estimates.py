@@ -29,7 +29,7 @@ BYTES_A_TOKEN: Final = 4.3  # likewise; the 60 books of the benchmarks
 BYTES_A_CHUNK_OF: Final = {".pdf": 4_000, ".docx": 6_000, ".html": 1_500, ".htm": 1_500}
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """What a document made, or is estimated to make: chunks, their tokens, and seconds to parse and to cut."""
 
     chunks: float
@@ -54,10 +54,10 @@ class Estimate:
         by_type: of a byte of each type.
     """
 
-    found: dict[str, Found]
-    by_type: dict[str, Found]
+    found: dict[str, _Found]
+    by_type: dict[str, _Found]
 
-    def of(self, one: Unread) -> Found:
+    def of(self, one: Unread) -> _Found:
         """Return the estimate for a document."""
         known = self.found.get(one.key)
         if known is not None:
@@ -66,8 +66,8 @@ class Estimate:
         ratio = self.by_type.get(kind)
         if ratio is None:
             chunks = one.size / BYTES_A_CHUNK_OF.get(kind, BYTES_A_CHUNK)
-            return Found(chunks, chunks * BYTES_A_CHUNK / BYTES_A_TOKEN)
-        return Found(*(value * one.size for value in ratio))
+            return _Found(chunks, chunks * BYTES_A_CHUNK / BYTES_A_TOKEN)
+        return _Found(*(value * one.size for value in ratio))
 
 
 def estimate(state: BuildState, documents: Iterable[Unread]) -> Estimate:
@@ -76,8 +76,8 @@ def estimate(state: BuildState, documents: Iterable[Unread]) -> Estimate:
     Raises:
         ModelError: when the chunker's tokenizer is missing.
     """
-    found: dict[str, Found] = {}
-    sums: dict[str, list[Found]] = {}
+    found: dict[str, _Found] = {}
+    sums: dict[str, list[_Found]] = {}
     sizes: dict[str, int] = {}
     samples = _samples(documents)
     begun = time.process_time()
@@ -91,7 +91,7 @@ def estimate(state: BuildState, documents: Iterable[Unread]) -> Estimate:
                 sums.setdefault(kind, []).append(made)
                 sizes[kind] = sizes.get(kind, 0) + one.size
     by_type = {
-        kind: Found(*(sum(column) / max(1, sizes[kind]) for column in zip(*own, strict=True)))
+        kind: _Found(*(sum(column) / max(1, sizes[kind]) for column in zip(*own, strict=True)))
         for kind, own in sums.items()
     }
     return Estimate(found, by_type)
@@ -114,7 +114,7 @@ def _samples(documents: Iterable[Unread]) -> dict[str, list[Unread]]:
     return samples
 
 
-def _made(state: BuildState, one: Unread) -> Found | None:
+def _made(state: BuildState, one: Unread) -> _Found | None:
     """Parse and cut a document; None where it cannot be fetched now."""
     try:
         fetched = state.resources.source.fetch(one.key)
@@ -126,11 +126,11 @@ def _made(state: BuildState, one: Unread) -> Found | None:
     document = read(one.key, fetched.data)
     parsed = time.perf_counter()
     if not document.nodes or document.status in ("failed", "skipped", "empty"):
-        return Found(0, 0, parsed - begun)
+        return _Found(0, 0, parsed - begun)
     title = document.title or one.key.rsplit("/", 1)[-1]
     chunks = split(document, title, state.resources.ruler, state.resources.chunker)
     tokens = sum(chunk.tokens for chunk in chunks)
-    return Found(len(chunks), tokens, parsed - begun, time.perf_counter() - parsed)
+    return _Found(len(chunks), tokens, parsed - begun, time.perf_counter() - parsed)
 
 
 def _kind(key: str) -> str:

@@ -33,11 +33,11 @@ from indexes.vectors import ChunkTable
 from parsers.errors import UsageError
 
 PUBLISHED: Final = "published"  # the variant that is an index as it is
-MODES: Final = ("hybrid", "dense", "bm25")
+_MODES: Final = ("hybrid", "dense", "bm25")
 WORST: Final = 10  # questions shown with what they wanted and got
 SHOWN_HITS: Final = 3
 SHOWN_CHARACTERS: Final = 1_500
-STEPS: Final = (16, 32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 768, 1024)  # tokens; bars of the chunk lengths
+_STEPS: Final = (16, 32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 768, 1024)  # tokens; bars of the chunk lengths
 # Of a search; what made the index is in the recipes' digest.
 SETTINGS: Final = (
     "rrf_k",
@@ -88,7 +88,7 @@ def measure(
     texts = corpus.texts({place.doc for one in golden.asked for places in one.requirements for place in places})
     needed = [one.requirements for one in golden.asked]
     runs = []
-    for mode in MODES:
+    for mode in _MODES:
         if mode in rankings:
             own, others = rankings[mode][: len(needed)], rankings[mode][len(needed) :]
             scores = metrics.score(needed, own, texts)
@@ -189,7 +189,7 @@ def _shown(text: str) -> str:
 
 def _histogram(lengths: Sequence[int]) -> dict[str, int]:
     """Return how many chunks have up to so many tokens, and more than the step before."""
-    steps = list(STEPS)
+    steps = list(_STEPS)
     while lengths and steps[-1] < max(lengths):
         steps.append(2 * steps[-1])
     counts = Counter(next(step for step in steps if length <= step) for length in lengths)

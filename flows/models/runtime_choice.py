@@ -41,7 +41,7 @@ embedder = open_embedder(given["embedder"], registry, folder, runtime=given["run
 embedder.encode(["A short text."])
 print(time.process_time())
 """
-FOLDER: Final = ".chosen"  # below the root of the model folder
+_FOLDER: Final = ".chosen"  # below the root of the model folder
 ROUNDS: Final = 3
 QUICK: Final = 12  # texts of a first, short round
 FAR_BEHIND: Final = 2.0  # times slower than the fastest there: not compared at all
@@ -215,7 +215,7 @@ def rates(racing: dict[str, Embedder], rounds: int, count: int) -> dict[str, flo
     seconds: dict[str, list[float]] = {name: [] for name in racing}
     first = next(iter(racing.values()))  # all have one tokenizer
     for turn in range(rounds + 1):
-        texts = sample(first, count, turn)
+        texts = _sample(first, count, turn)
         for name, embedder in racing.items():
             begun = time.perf_counter()
             embedder.probe(list(texts) * times[name], "passage")
@@ -224,13 +224,13 @@ def rates(racing: dict[str, Embedder], rounds: int, count: int) -> dict[str, flo
     return {name: count * times[name] / statistics.median(taken) for name, taken in seconds.items()}
 
 
-def sample(embedder: Embedder, count: int, turn: int) -> Sequence[str]:
+def _sample(embedder: Embedder, count: int, turn: int) -> Sequence[str]:
     """Ordinary texts of a chunk's length, others in each turn."""
     return [parity.ordinary(embedder, TOKENS, turn * count + number) for number in range(count)]
 
 
 def _record(model: EmbedderModel, folder: ModelFolder) -> Path:
-    return folder.root / FOLDER / f"{model.name}-{fingerprint(model)[:8]}.json"
+    return folder.root / _FOLDER / f"{model.name}-{fingerprint(model)[:8]}.json"
 
 
 def _keep(path: Path, chosen: Chosen) -> None:

@@ -28,8 +28,8 @@ from flows.report import Progress
 from flows.settings import Settings
 from parsers.errors import GateRefused, GristmillError
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 RETRIED: Final = (list_documents, steps.fetch, steps.note, steps.embed)
 RETRIES: Final = 2
@@ -43,7 +43,7 @@ def _is_transient(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
     return isinstance(error, GristmillError) and error.transient
 
 
-def as_task(step: Callable[Arguments, Result], /, *given: Arguments.args, **named: Arguments.kwargs) -> Result:
+def as_task(step: Callable[_Arguments, _Result], /, *given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
     """Run a step as a task of the flow at hand.
 
     Its tag ``gristmill-STEP`` can be given a concurrency limit, so that builds share a GPU or a model server:
@@ -61,7 +61,7 @@ def as_task(step: Callable[Arguments, Result], /, *given: Arguments.args, **name
             retry_delay_seconds=RETRY_SECONDS,
             retry_condition_fn=_is_transient,
         )
-    result: Result = _tasks[step](*given, **named)
+    result: _Result = _tasks[step](*given, **named)
     return result
 
 

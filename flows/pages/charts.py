@@ -30,7 +30,7 @@ _LINE: Final = 16  # between labels, so that they do not touch
 _DODGE: Final = 5  # between the curves of two modes, so that their whiskers are told apart
 
 
-class Box(NamedTuple):
+class _Box(NamedTuple):
     """The plotting area within a picture."""
 
     left: float
@@ -100,7 +100,7 @@ def _picture(parts: Sequence[Markup], width: float, height: float) -> Markup:
 
 def _curves(runs: Sequence[Run], width: int) -> Markup:
     height = 400 if width == _WIDE else 320
-    box = Box(34, 10, width - 78, height - 42)
+    box = _Box(34, 10, width - 78, height - 42)
     depths = sorted({int(k) for run in runs for k in run.recall}) or [1]
     modes = in_order([run.mode for run in runs])
 
@@ -117,7 +117,7 @@ def _curves(runs: Sequence[Run], width: int) -> Markup:
     return _picture(parts + _ends(runs, modes, box), width, height)
 
 
-def _upright_axis(box: Box) -> list[Markup]:
+def _upright_axis(box: _Box) -> list[Markup]:
     """Return lines across and figures from 0 to 1."""
     parts = []
     for tenth in range(0, 11, 2):
@@ -128,12 +128,12 @@ def _upright_axis(box: Box) -> list[Markup]:
     return parts
 
 
-def _across_tick(box: Box, x: float, label: str) -> Markup:
+def _across_tick(box: _Box, x: float, label: str) -> Markup:
     line = _tag("line", class_="grid base", x1=x, x2=x, y1=box.bottom, y2=box.bottom + 4)
     return line + _text(x, box.bottom + 17, label, "axis middle")
 
 
-def _series(run: Run, number: int, across: Callable[[int], float], box: Box) -> list[Markup]:
+def _series(run: Run, number: int, across: Callable[[int], float], box: _Box) -> list[Markup]:
     """Return both curves of a run; a mark says its figures when it is pointed at."""
     full = _points(run.full_recall, across, box)
     parts = [_tag("polyline", class_=f"curve full line{number}", points=full)]
@@ -151,7 +151,7 @@ def _series(run: Run, number: int, across: Callable[[int], float], box: Box) -> 
     return parts
 
 
-def _ends(runs: Sequence[Run], modes: Sequence[str], box: Box) -> list[Markup]:
+def _ends(runs: Sequence[Run], modes: Sequence[str], box: _Box) -> list[Markup]:
     """Return the name of each mode where its curve ends, moved apart, with a line to the curve."""
     ends = [_upright(run.recall[max(run.recall, key=int)], box) for run in runs]
     parts = []
@@ -168,7 +168,7 @@ def _dots(runs: Sequence[Run], k: int, width: int) -> Markup:
     variants = list(dict.fromkeys(run.variant for run in runs))
     letters = 26 if width == _WIDE else 15
     rows = sum(1 for run in runs if str(k) in run.recall) + len(modes)
-    box = Box(letters * 6.8 + 12, 4, width - 46, 4 + rows * 20 + 8)
+    box = _Box(letters * 6.8 + 12, 4, width - 46, 4 + rows * 20 + 8)
     low, high = _range(runs, k)
 
     def across(share: float) -> float:
@@ -213,11 +213,11 @@ def _range(runs: Sequence[Run], k: int) -> tuple[float, float]:
     return (low, high) if high - low >= 0.1 else (max(0.0, low - 0.1), min(1.0, low + 0.1))
 
 
-def _upright(share: float, box: Box) -> float:
+def _upright(share: float, box: _Box) -> float:
     return box.bottom - (box.bottom - box.top) * min(max(share, 0.0), 1.0)
 
 
-def _points(curve: Mapping[str, float], across: Callable[[int], float], box: Box) -> str:
+def _points(curve: Mapping[str, float], across: Callable[[int], float], box: _Box) -> str:
     return " ".join(f"{_value(across(k))},{_value(_upright(curve[str(k)], box))}" for k in sorted(map(int, curve)))
 
 

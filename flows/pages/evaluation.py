@@ -14,11 +14,11 @@ from indexes.evaluation.reading import verdict
 from indexes.evaluation.record import Group, Record, Run
 
 LADDER: Final = (1, 5, 10, 20, 50, 100)  # depths of the table of all runs
-PARTS: Final = (5, 10, 20)  # depths of the tables by category and kind
+_PARTS: Final = (5, 10, 20)  # depths of the tables by category and kind
 MAIN: Final = 10  # depth of intervals, bars and deltas
 NAMED: Final = 20  # questions named in a comparison
-LISTED: Final = 100  # questions named of a channel
-PREVIEW: Final = 400  # characters of a text that stand outside its <details>
+_LISTED: Final = 100  # questions named of a channel
+_PREVIEW: Final = 400  # characters of a text that stand outside its <details>
 LONG: Final = 220  # characters from which a text has one
 
 
@@ -45,8 +45,8 @@ def page(record: Record, comparison: Mapping[str, Any] | None = None, against: s
         "lengths": _lengths(record.lengths),
         "main_k": MAIN,
         "named": NAMED,
-        "listed": LISTED,
-        "preview": PREVIEW,
+        "listed": _LISTED,
+        "preview": _PREVIEW,
         "long": LONG,
     }
     return render("evaluation", values, {"share": _share, "signed": _signed, "p": _p})
@@ -62,7 +62,7 @@ def _first_variant(record: Record) -> dict[str, Any]:
         "curves": charts.curves(runs) if runs else "",
         "legend": [(mode, charts.swatch(charts.style(mode, modes))) for mode in modes]
         + [("by midpoint", charts.cover("solid")), ("by full cover", charts.cover("full"))],
-        "parts_at": PARTS,
+        "parts_at": _PARTS,
         "parts": [
             ("category", "Questions by category", _parts(runs, [run.by_category for run in runs])),
             ("kind", "Questions by kind", _parts(runs, [run.by_kind for run in runs])),
@@ -91,8 +91,8 @@ def _cells(runs: Sequence[Run], groups: Sequence[Group | None]) -> list[dict[str
     modes = [run.mode for run in runs]
     cells = []
     for run, group in zip(runs, groups, strict=True):
-        values = [group.recall.get(str(k)) if group else None for k in PARTS]
-        at, mean = values[PARTS.index(MAIN)], run.recall.get(str(MAIN))
+        values = [group.recall.get(str(k)) if group else None for k in _PARTS]
+        at, mean = values[_PARTS.index(MAIN)], run.recall.get(str(MAIN))
         known = at is not None and mean is not None
         cells.append(
             {

@@ -19,7 +19,7 @@ from chunker.chunk import PATH_SEPARATOR
 from flows.pages.page import render
 
 LISTED: Final = 2000  # rows of the list of nodes
-PREVIEW: Final = 80  # characters of a node's text in it
+_PREVIEW: Final = 80  # characters of a node's text in it
 OPEN_OUTLINE: Final = 60  # sections up to which the outline stands open
 BLANK: Final = "white space"
 UNCOVERED: Final = "in no chunk"
@@ -249,8 +249,8 @@ def _outline(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _node(text: str, node: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the list of nodes."""
     start, end = node["start"], node["end"]
-    words = " ".join(text[start : min(end, start + 4 * PREVIEW)].split())
-    cut = len(words) > PREVIEW or end > start + 4 * PREVIEW
+    words = " ".join(text[start : min(end, start + 4 * _PREVIEW)].split())
+    cut = len(words) > _PREVIEW or end > start + 4 * _PREVIEW
     places = [f"{place} {node[place]}" for place in ("page", "slide", "line", "cells") if node.get(place)]
     return {
         "kind": node["kind"],
@@ -259,5 +259,5 @@ def _node(text: str, node: Mapping[str, Any]) -> dict[str, Any]:
         "level": node["level"] or "",
         "place": ", ".join(places),
         "left_out": node.get("left_out") or "",
-        "text": words[:PREVIEW] + ("…" if cut else ""),
+        "text": words[:_PREVIEW] + ("…" if cut else ""),
     }

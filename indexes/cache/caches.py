@@ -15,7 +15,7 @@ from indexes.storage import layout
 from indexes.storage.storage import Storage
 from parsers.document import Document
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class Version(msgspec.Struct, frozen=True):
     media_type: str
 
 
-def _json(kind: type[Value]) -> Codec[Value]:
+def _json(kind: type[_Value]) -> Codec[_Value]:
     return Codec(msgspec.json.Encoder(order=None).encode, msgspec.json.Decoder(kind).decode)
 
 

@@ -22,7 +22,7 @@ from indexes.storage.storage import TURNS, Storage
 from parsers.errors import StoreError
 
 LIST: Final = "files/cache.json"
-PLACE: Final = "memory/"
+_PLACE: Final = "memory/"
 _MANIFEST: Final = re.compile(r"_versions/(\d+)\.manifest")
 
 
@@ -41,7 +41,7 @@ class _Head(NamedTuple):
 def record(objects: Objects) -> None:
     """Record size and digest of every file of the cache; those recorded before are not read again."""
     known = _known(objects)
-    sizes = {stat.key: stat.size for stat in objects.stats(PLACE) if ".lance/" in stat.key and not _changes(stat.key)}
+    sizes = {stat.key: stat.size for stat in objects.stats(_PLACE) if ".lance/" in stat.key and not _changes(stat.key)}
     if not isinstance(known, dict) or known.keys() != sizes.keys():
         files = digests.record(objects, sizes, known if isinstance(known, dict) else {})
         objects.put(LIST, seal.seal(msgspec.json.format(msgspec.json.encode(_List(files)), indent=2) + b"\n"))
@@ -53,12 +53,12 @@ def damages(objects: Objects, *, thorough: bool) -> list[Damage]:
     Args:
         thorough: read all of every file, see :func:`indexes.storage.digests.damages`.
     """
-    there = {stat.key: stat.size for stat in objects.stats(PLACE)}
+    there = {stat.key: stat.size for stat in objects.stats(_PLACE)}
     known = _known(objects)
     found = [known] if isinstance(known, Damage) else []
     needed: set[str] = set()
     for name in _tables(there):
-        folder, head = f"{PLACE}{name}.lance/", _head(objects, name, there)
+        folder, head = f"{_PLACE}{name}.lance/", _head(objects, name, there)
         needed.add(head.key)
         if head.manifest is None:
             found.append(Damage(head.key or f"{folder}_versions", "cannot be read" if head.key else "is missing"))
@@ -87,13 +87,13 @@ def heal(storage: Storage, *, thorough: bool) -> list[str]:
     if not found:
         return []
     said = []
-    for name in sorted({one.key.removeprefix(PLACE).split(".lance/")[0] for one in found if ".lance/" in one.key}):
-        own = [one for one in found if one.key.startswith(f"{PLACE}{name}.lance/")]
+    for name in sorted({one.key.removeprefix(_PLACE).split(".lance/")[0] for one in found if ".lance/" in one.key}):
+        own = [one for one in found if one.key.startswith(f"{_PLACE}{name}.lance/")]
         before = f"the cache table {name} is damaged ({digests.named(own, 1)})"
         if _mend(storage, name, {one.key for one in own}):
             said.append(f"{before}: its whole parts stay, the rest is computed again when it is needed")
         else:
-            storage.objects.delete([stat.key for stat in storage.objects.stats(f"{PLACE}{name}.lance/")])
+            storage.objects.delete([stat.key for stat in storage.objects.stats(f"{_PLACE}{name}.lance/")])
             said.append(f"{before}: it is dropped, and what it held is computed again when it is needed")
     if any(one.key == TURNS for one in found):
         said.append("the turns in which documents are read again are damaged: they begin anew")
@@ -105,7 +105,7 @@ def heal(storage: Storage, *, thorough: bool) -> list[str]:
 
 def _mend(storage: Storage, name: str, bad: set[str]) -> bool:
     """Take the damaged parts out of a table; whether that went well."""
-    objects, folder = storage.objects, f"{PLACE}{name}.lance/"
+    objects, folder = storage.objects, f"{_PLACE}{name}.lance/"
     while True:
         there = {stat.key: stat.size for stat in objects.stats(folder)}
         head = _head(objects, name, there)
@@ -150,7 +150,7 @@ def _known(objects: Objects) -> dict[str, FileDigest] | Damage:
 
 
 def _head(objects: Objects, name: str, there: dict[str, int]) -> _Head:
-    folder = f"{PLACE}{name}.lance/"
+    folder = f"{_PLACE}{name}.lance/"
     versions = {
         _version(int(match[1])): key
         for key in there
@@ -171,7 +171,7 @@ def _version(number: int) -> int:
 
 
 def _tables(there: dict[str, int]) -> list[str]:
-    return sorted({key.removeprefix(PLACE).split(".lance/")[0] for key in there if ".lance/" in key})
+    return sorted({key.removeprefix(_PLACE).split(".lance/")[0] for key in there if ".lance/" in key})
 
 
 def _named(manifest: Manifest) -> Iterator[str]:

@@ -28,7 +28,7 @@ from indexes.storage import tables
 from indexes.storage.layout import vectors_table
 from indexes.storage.tables import Table
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 KEEP: Final = timedelta(hours=1)  # superseded versions of a table stay this long for their readers
 
 INDEX_AT: Final = 20_000  # rows above which the keys get an index
@@ -60,7 +60,7 @@ def version_key(document_id: str, version: str) -> str:
     return cache_key("version", document_id, version)
 
 
-class _CacheTable(ABC, Generic[Value]):
+class _CacheTable(ABC, Generic[_Value]):
     """Keys and values in one LanceDB table."""
 
     def __init__(self, db: Any, name: str, columns: list[tuple[str, pa.DataType]]) -> None:
@@ -71,9 +71,9 @@ class _CacheTable(ABC, Generic[Value]):
         self._schema = pa.schema([("key", pa.string()), ("made", pa.int64()), *columns])
         self._table = tables.existing(db, name)  # made with the first entry: readers write nothing
 
-    def get(self, keys: Iterable[str]) -> dict[str, Value]:
+    def get(self, keys: Iterable[str]) -> dict[str, _Value]:
         """Return the values of the keys that are cached."""
-        found: dict[str, Value] = {}
+        found: dict[str, _Value] = {}
         for table in self._ask(keys, self._schema.names):
             for key, value in zip(table["key"].to_pylist(), self._unpack(table), strict=True):
                 found.setdefault(key, value)
@@ -83,12 +83,12 @@ class _CacheTable(ABC, Generic[Value]):
         """Return the keys that are cached."""
         return {key for table in self._ask(keys, ["key"]) for key in table["key"].to_pylist()}
 
-    def put(self, entries: Mapping[str, Value]) -> None:
+    def put(self, entries: Mapping[str, _Value]) -> None:
         """Add the entries whose keys are not cached yet; they are on disk when this returns."""
         known = self.known(entries)
         self.add({key: value for key, value in entries.items() if key not in known})
 
-    def add(self, entries: Mapping[str, Value]) -> None:
+    def add(self, entries: Mapping[str, _Value]) -> None:
         """Add entries of which none is cached yet; see :meth:`put`."""
         if entries:
             columns = [pa.array(entries, pa.string()), pa.array([int(time.time())] * len(entries), pa.int64())]
@@ -182,22 +182,22 @@ class _CacheTable(ABC, Generic[Value]):
         self._doubles = set()
 
     @abstractmethod
-    def _pack(self, values: Sequence[Value]) -> list[pa.Array]:
+    def _pack(self, values: Sequence[_Value]) -> list[pa.Array]:
         """Return values as columns, in the schema's order."""
 
     @abstractmethod
-    def _unpack(self, table: pa.Table) -> Iterable[Value]:
+    def _unpack(self, table: pa.Table) -> Iterable[_Value]:
         """Return columns as values, in the table's order."""
 
 
-class Codec(NamedTuple, Generic[Value]):
+class Codec(NamedTuple, Generic[_Value]):
     """Encoding of the values of a cache."""
 
-    encode: Callable[[Value], bytes]
-    decode: Callable[[bytes], Value]
+    encode: Callable[[_Value], bytes]
+    decode: Callable[[bytes], _Value]
 
 
-class Cache(_CacheTable[Value]):
+class Cache(_CacheTable[_Value]):
     """Results of one type, encoded and compressed.
 
     Args:
@@ -206,14 +206,14 @@ class Cache(_CacheTable[Value]):
         codec: encodes and decodes the values.
     """
 
-    def __init__(self, db: Any, name: str, codec: Codec[Value]) -> None:
+    def __init__(self, db: Any, name: str, codec: Codec[_Value]) -> None:
         self._codec = codec
         super().__init__(db, name, [("value", pa.large_binary())])
 
-    def _pack(self, values: Sequence[Value]) -> list[pa.Array]:
+    def _pack(self, values: Sequence[_Value]) -> list[pa.Array]:
         return [pa.array([_compressed(self._codec.encode(value)) for value in values], pa.large_binary())]
 
-    def _unpack(self, table: pa.Table) -> Iterable[Value]:
+    def _unpack(self, table: pa.Table) -> Iterable[_Value]:
         return (self._codec.decode(_expanded(value)) for value in table["value"].to_pylist())
 
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from indexes.lexical.analysis import analyse
 
-Kind = Literal["identifier", "negation", "question", "phrase"]
+_Kind = Literal["identifier", "negation", "question", "phrase"]
 
 # English, German, French, Spanish; Chinese and Japanese.
 _NEGATES: Final = re.compile(
@@ -27,7 +27,7 @@ _ASKS: Final = re.compile(
 )
 
 
-def kind(question: str) -> Kind:
+def kind(question: str) -> _Kind:
     """Return the kind of a question: ``identifier``, ``negation``, ``question``, or else ``phrase``."""
     if analyse(question).identifiers:
         return "identifier"

@@ -26,8 +26,8 @@ from indexes.evaluation.metrics import Ranked, Score
 from indexes.storage.objects import Objects
 from parsers.errors import UsageError
 
-FORMAT: Final = 1
-PLACE: Final = "evaluations/"
+_FORMAT: Final = 1
+_PLACE: Final = "evaluations/"
 DEPTHS: Final = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
 WITH_INTERVAL: Final = (1, 2, 5, 10, 20, 50, 100)
 KEPT_HITS: Final = 20  # chunk ids of each question's ranking that a record keeps
@@ -163,7 +163,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         reading: the figures in plain sentences.
     """
 
-    format: int = FORMAT
+    format: int = _FORMAT
     metrics: int = metrics.VERSION
     id: str = ""
     created: str = ""
@@ -289,12 +289,12 @@ def write_record(objects: Objects, record: Record) -> Record:
 
 def record_key(name: str) -> str:
     """Return the key of the record of that id, among the objects of its index."""
-    return f"{PLACE}{name}.json"
+    return f"{_PLACE}{name}.json"
 
 
 def kept_records(objects: Objects) -> Iterator[Record]:
     """Yield the records kept beside an index, the newest first."""
-    for stat in sorted(objects.stats(PLACE), reverse=True):
+    for stat in sorted(objects.stats(_PLACE), reverse=True):
         found = objects.get(stat.key) if stat.key.endswith(".json") else None
         if found is not None:
             yield decode_record(found[0], stat.key)
@@ -322,8 +322,8 @@ def decode_record(data: bytes, name: str) -> Record:
         UsageError: when they are none, or of another format.
     """
     try:
-        if msgspec.json.decode(data, type=_Head).format != FORMAT:
-            raise UsageError(f"record {name} has another format than {FORMAT}", "Evaluate that index again.")
+        if msgspec.json.decode(data, type=_Head).format != _FORMAT:
+            raise UsageError(f"record {name} has another format than {_FORMAT}", "Evaluate that index again.")
         return msgspec.json.decode(data, type=Record)
     except msgspec.MsgspecError as error:
         raise UsageError(

@@ -35,7 +35,7 @@ from parsers.errors import StoreError
 
 EXAMPLES: Final = 5  # names of what is wrong that a finding gives; of damaged files, all
 NOT_CHECKABLE: Final = "files are not checkable: published before digests were recorded"
-PARTS: Final = {
+_PARTS: Final = {
     "chunks": "the table of chunks",
     "documents": "the catalog",
     "lexical": "the BM25 index",
@@ -50,7 +50,7 @@ REMEDIES: Final = {
 }
 
 Opened = TypeVar("Opened")
-Found = TypeVar("Found")
+_Found = TypeVar("_Found")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -114,7 +114,7 @@ def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
     findings = list(_damaged(damages))
     if not damage.recorded(pointer):
         findings.append(Finding(NOT_CHECKABLE, 1, fault=False, remedy="the next build that publishes records them"))
-    lost = {one.part for one in damages if one.part in PARTS and not _harmless(one)}
+    lost = {one.part for one in damages if one.part in _PARTS and not _harmless(one)}
     found = Verdict(pointer.generation, pointer.revision, 0, findings, [], [], [])
     try:
         with told(storage.address):
@@ -195,8 +195,8 @@ def _read(
     findings: list[Finding],
     storage: Storage,
     table: Opened | None,
-    reads: Callable[[Opened], Found],
-) -> Found | None:
+    reads: Callable[[Opened], _Found],
+) -> _Found | None:
     """Scan all rows of a table; None where they cannot be read."""
     if table is None:
         return None
@@ -224,7 +224,7 @@ def _damaged(damages: Sequence[Damage]) -> Iterator[Finding]:
     for part in sorted({one.part for one in damages}):
         own = [one for one in damages if one.part == part]
         yield Finding(
-            f"files of {PARTS.get(part, part)} are missing or damaged",
+            f"files of {_PARTS.get(part, part)} are missing or damaged",
             len(own),
             [f"{one.key} {one.problem}" for one in own],
             remedy=f"gristmill repair: {REMEDIES.get(part, 'it writes them anew')}",

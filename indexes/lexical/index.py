@@ -38,7 +38,7 @@ from indexes.storage.errors import is_panic, short
 from parsers.errors import GristmillError, IndexBusy, StoreError
 
 HEAP: Final = 64_000_000  # bytes of one indexing thread before it writes a segment
-ID: Final = 32  # digits of a chunk id, with which a stamp begins
+_ID: Final = 32  # digits of a chunk id, with which a stamp begins
 _HEX: Final = "0123456789abcdef"
 COLUMNS: Final = ("chunk_id", "document_id", "key", "labels", "row_digest", "heading_path", "note", *rows.EMBEDDED)
 
@@ -194,7 +194,7 @@ class LexicalIndex:
                     terms = self._searcher.terms_with_prefix("stamp", first + second, filter_query=everything)
                 pairs = pa.array(sorted(term for term, times in terms for _ in range(times)), pa.string())
                 if len(pairs):
-                    columns = [pc.utf8_slice_codeunits(pairs, 0, ID), pc.utf8_slice_codeunits(pairs, ID + 1)]
+                    columns = [pc.utf8_slice_codeunits(pairs, 0, _ID), pc.utf8_slice_codeunits(pairs, _ID + 1)]
                     yield pa.record_batch(columns, names=["chunk_id", "row_digest"])
 
     def count_of(self, field: str, value: str) -> int:

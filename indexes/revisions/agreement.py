@@ -15,7 +15,7 @@ from indexes.catalog import Catalog, stamp, stamp_sum
 from indexes.lexical.index import LexicalIndex
 from indexes.vectors import ChunkTable
 
-AT_ONCE: Final = 500  # documents compared at a time
+_AT_ONCE: Final = 500  # documents compared at a time
 
 
 def store_stamp(store: ChunkTable | LexicalIndex) -> str:
@@ -50,5 +50,5 @@ def _stamp(rows: pa.RecordBatch | pa.Table) -> str:
 
 
 def _pieces(names: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(names), AT_ONCE):
-        yield names[start : start + AT_ONCE]
+    for start in range(0, len(names), _AT_ONCE):
+        yield names[start : start + _AT_ONCE]

@@ -34,7 +34,7 @@ from indexes.vectors import ChunkTable
 from parsers.errors import GateRefused, StoreError, UsageError
 
 INTENT: Final = "purge.json"
-PART: Final = "!/"  # stands between the key of a document and that of a part of it
+_PART: Final = "!/"  # stands between the key of a document and that of a part of it
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ class Erased(msgspec.Struct, frozen=True):
 
 def matches(key: str, asked: Iterable[str]) -> bool:
     """Whether a key, or that of the document it is a part of, is one of these or fits one of them as a pattern."""
-    whole = key.split(PART, 1)[0]
+    whole = key.split(_PART, 1)[0]
     return any(name == one or fnmatchcase(name, one) for one in asked for name in (key, whole))
 
 

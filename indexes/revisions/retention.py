@@ -110,7 +110,7 @@ def clear_leftovers(storage: Storage) -> None:
     storage.scratch()
 
 
-def marked(storage: Storage, revisions: Iterable[Pointer]) -> npt.NDArray[np.uint64]:
+def _marks_of(storage: Storage, revisions: Iterable[Pointer]) -> npt.NDArray[np.uint64]:
     """Return the marks of every cache entry that these revisions were made of."""
     found = [np.empty(0, np.uint64)]
     for pointer in revisions:
@@ -140,7 +140,7 @@ def sweep_memory(storage: Storage, *, grace: timedelta, rewrite: bool = False) -
         rewrite: have what was forgotten gone from the disk at once; nobody may read the memory meanwhile.
     """
     revisions = storage.revisions()
-    keep = marked(storage, revisions)
+    keep = _marks_of(storage, revisions)
     now = datetime.now(UTC)
     before = (now - grace).timestamp() + 1  # entries are dated by whole seconds
     db = storage.cache()

@@ -17,7 +17,7 @@ from indexes.revisions.generation import Draft, Model, published_catalog
 from indexes.revisions.relabelling import relabel
 from indexes.storage.storage import Pointer, Storage
 
-AT_ONCE = 500  # documents whose rows are read at a time
+_AT_ONCE = 500  # documents whose rows are read at a time
 
 
 def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
@@ -39,10 +39,10 @@ def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
         elif labels[name] != before:
             relabelled.append(name)
     draft.lexical  # noqa: B018 - taken from the target, where nothing else is to be written
-    for start in range(0, len(gone), AT_ONCE):
-        draft.remove(old.named(gone[start : start + AT_ONCE]).values())
-    for start in range(0, len(relabelled), AT_ONCE):
-        _relabel(draft, old.named(relabelled[start : start + AT_ONCE]).values(), labels)
+    for start in range(0, len(gone), _AT_ONCE):
+        draft.remove(old.named(gone[start : start + _AT_ONCE]).values())
+    for start in range(0, len(relabelled), _AT_ONCE):
+        _relabel(draft, old.named(relabelled[start : start + _AT_ONCE]).values(), labels)
     return draft
 
 

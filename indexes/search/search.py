@@ -35,7 +35,7 @@ RRF_K: Final = 10
 DEPTH: Final = 100  # hits asked of each channel at least, and at least DEPTH_FACTOR times as many as are wanted
 DEPTH_FACTOR: Final = 4
 RERANK_DEPTH: Final = 50  # hits that a reranker reads
-MODES: Final = ("hybrid", "dense", "bm25")
+_MODES: Final = ("hybrid", "dense", "bm25")
 
 Channel = Literal["dense", "bm25"]
 EmbedQuery = Callable[[str], npt.NDArray[np.float32]]
@@ -174,8 +174,8 @@ class Searcher:
             UsageError: when the mode is unknown, or needs vectors where there are none or an embedder and there is
                 none.
         """
-        if mode not in MODES:
-            raise UsageError(f"unknown search mode {mode!r}", f"The known ones are {', '.join(MODES)}.")
+        if mode not in _MODES:
+            raise UsageError(f"unknown search mode {mode!r}", f"The known ones are {', '.join(_MODES)}.")
         if mode == "bm25" or (mode == "hybrid" and not self.has_vectors):
             return ("bm25",)
         if not self.has_vectors:

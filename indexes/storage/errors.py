@@ -20,7 +20,7 @@ from indexes.storage.objects import unusable
 from indexes.storage.s3_objects import refused, unreachable
 from parsers.errors import GristmillError, StoreError
 
-LIBRARIES: Final = ("lancedb", "tantivy")
+_LIBRARIES: Final = ("lancedb", "tantivy")
 VERIFY: Final = "Run `gristmill verify`: it names every damaged file. `gristmill repair` mends what can be mended."
 CACHE: Final = "Run `gristmill repair`: it takes what is damaged out of the cache; the next build computes it."
 _WORDS: Final = {
@@ -97,7 +97,7 @@ def _of_a_library(error: BaseException) -> bool:
     """Return whether LanceDB or tantivy raised it."""
     if not isinstance(error, OSError | RuntimeError | ValueError):
         return False
-    return bool(_LANCE.search(str(error))) or _raised_in(error.__traceback__, LIBRARIES)
+    return bool(_LANCE.search(str(error))) or _raised_in(error.__traceback__, _LIBRARIES)
 
 
 def _raised_in(traceback: TracebackType | None, packages: tuple[str, ...]) -> bool:

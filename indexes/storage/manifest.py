@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-MAGIC: Final = b"LANC"
+_MAGIC: Final = b"LANC"
 _FOOTER: Final = struct.Struct("<qHH4s")
 _LENGTH: Final = struct.Struct("<I")
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
@@ -62,7 +62,7 @@ def read_manifest(data: bytes) -> Manifest:
     """
     try:
         position, _, _, magic = _FOOTER.unpack(data[-_FOOTER.size :])
-        if magic != MAGIC:
+        if magic != _MAGIC:
             raise ValueError("no manifest: it does not end in LANC")
         found = _message(_section(data, position))
         if found.get(18):

@@ -13,7 +13,7 @@ import msgspec
 from indexes.storage import seal
 from parsers.errors import StoreError
 
-FORMAT: Final = 3
+_FORMAT: Final = 3
 REPAIR: Final = "Run `gristmill verify` to see all that is damaged, and `gristmill repair` to mend what can be mended."
 
 
@@ -67,7 +67,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True):
     token: int = 0
     created: str = ""
     checks: dict[str, str] = {}
-    format: int = FORMAT
+    format: int = _FORMAT
     files: str = ""
     digest: str = ""  # stands last
 
@@ -93,9 +93,9 @@ def decoded(address: str, data: bytes, name: str) -> Pointer:
         if seal.claims(data) and seal.broken(data):
             raise Damaged(f"index {address}: {name} has another content than when it was written", REPAIR)
         kind = msgspec.json.decode(data, type=_Format)
-        if kind.format != FORMAT:
+        if kind.format != _FORMAT:
             raise StoreError(
-                f"index {address} has format {kind.format}, this program reads {FORMAT}",
+                f"index {address} has format {kind.format}, this program reads {_FORMAT}",
                 "Build the index anew with this program, or use the program that built it.",
             )
         pointer = msgspec.json.decode(data, type=Pointer)

@@ -21,7 +21,7 @@ from parsers.errors import StoreError
 
 COMPACT_AT: Final = 40  # pieces above which some are merged: each write adds one, and every scan opens all of them
 GROWTH: Final = 2  # an older piece joins a merging while it has at most so many times the rows of the younger ones
-DELETED_SHARE: Final = 0.3  # of the rows in the files, above which the whole table is written anew
+_DELETED_SHARE: Final = 0.3  # of the rows in the files, above which the whole table is written anew
 COPY: Final = "-copy"  # ends the name of a passing table
 AT_ONCE: Final = 2_000  # ids in one condition
 SCAN_ROWS: Final = 65_536  # rows in a batch of a scan over short columns
@@ -32,7 +32,7 @@ _MANIFEST: Final = re.compile(r"(\d+)\.manifest")
 _TEXT: Final = re.compile(r"[0-9a-f]+")
 
 
-class Stat(Protocol):
+class _Stat(Protocol):
     """An object in a listing."""
 
     @property
@@ -100,7 +100,7 @@ class Table:
 
     def select(self, column: str, ids: Iterable[str], columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield these columns of all rows with one of these ids, some ids at a time; each is hexadecimal."""
-        for condition in conditions(column, ids):
+        for condition in _conditions(column, ids):
             yield self.raw.search().where(condition).select(list(columns)).limit(None).to_arrow()
 
     def add(self, rows: pa.Table | Iterable[pa.RecordBatch]) -> None:
@@ -109,7 +109,7 @@ class Table:
 
     def delete(self, column: str, ids: Iterable[str]) -> int:
         """Remove all rows with one of these ids, and return how many there were."""
-        return sum(self.delete_where(condition) for condition in conditions(column, ids))
+        return sum(self.delete_where(condition) for condition in _conditions(column, ids))
 
     def delete_where(self, condition: str) -> int:
         """Remove the rows for which a condition holds, and return how many there were."""
@@ -119,7 +119,7 @@ class Table:
         """Remove all but the first row of each of these ids, and return how many those were."""
         seen: set[str] = set()
         gone: list[int] = []
-        for condition in conditions(column, ids):
+        for condition in _conditions(column, ids):
             query = self.raw.search().where(condition).select([column]).with_row_id(True).limit(None)
             found = query.to_arrow().sort_by("_rowid")
             for name, row in zip(found[column].to_pylist(), found["_rowid"].to_pylist(), strict=True):
@@ -156,7 +156,7 @@ class Table:
         figures = self.raw.stats()
         pieces, spread = figures["fragment_stats"]["num_fragments"], figures["fragment_stats"]["lengths"]
         stored = spread["mean"] * pieces
-        if stored and figures["num_rows"] < (1 - DELETED_SHARE) * stored:
+        if stored and figures["num_rows"] < (1 - _DELETED_SHARE) * stored:
             self.raw.optimize(cleanup_older_than=states)
         elif pieces > (COMPACT_AT if at is None else at):
             self._merge(states)
@@ -252,7 +252,7 @@ def existing(db: Any, name: str) -> Table | None:
         return None
 
 
-def conditions(column: str, ids: Iterable[str]) -> Iterator[str]:
+def _conditions(column: str, ids: Iterable[str]) -> Iterator[str]:
     """Conditions that together hold for the rows with one of these ids.
 
     Raises:

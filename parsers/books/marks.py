@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from parsers.books.numerals import number
 
-Span = tuple[int, int]
+_Span = tuple[int, int]
 Level = Literal["volume", "part", "work", "book", "chapter", "section", "title", "numeral"]
 Frame = Literal["contents", "index", "notes", "apart", "transcriber"]
 

@@ -28,8 +28,8 @@ from parsers.document import Document, Kind, TreeBuilder, leaves, left_out
 from parsers.markdown.front_matter import front_matter, stated_labels
 from parsers.references import in_markdown
 
-MEDIA_TYPE: Final = "text/markdown"
-Span = tuple[int, int]
+_MEDIA_TYPE: Final = "text/markdown"
+_Span = tuple[int, int]
 
 _CHAINS: Final = ("paragraph", "reference", "blockquote", "list", "table", "footnote_def")
 _DEEPEST: Final = 60  # nested blocks, two for a list level; what is nested deeper is not taken apart
@@ -78,7 +78,7 @@ def read_markdown(decoded: Decoded) -> Document:
         title=metadata.get("title") or reader.title,
         metadata=metadata | decoded.metadata,
         labels=stated.labels,
-        media_type=MEDIA_TYPE,
+        media_type=_MEDIA_TYPE,
         problems=[*decoded.problems, *filter(None, [stated.problem])],
     )
     return msgspec.structs.replace(document, references=tuple(_references(document)))
@@ -106,7 +106,7 @@ class _Reader:
         self._lines = array("Q", chain([start], ends, [len(text) + 1]))
         self._builder = builder
         self._env: dict[str, object] = {}
-        self._open: list[Span] = []  # begin and end of the containers that are open
+        self._open: list[_Span] = []  # begin and end of the containers that are open
         self._lists = 0
         self._tops: list[tuple[int, str]] = []  # level and title of the headings that open a section
         self._opens = False  # whether the first of them stands near the beginning
@@ -225,7 +225,7 @@ class _Reader:
         else:
             self._pieces("markup", start, end, _comments(self._text, start, end))
 
-    def _pieces(self, kind: Kind, start: int, end: int, comments: Iterable[Span]) -> None:
+    def _pieces(self, kind: Kind, start: int, end: int, comments: Iterable[_Span]) -> None:
         """Add a part, its comments left out of the index."""
         position, continued = start, False
         for low, high in comments:
@@ -268,7 +268,7 @@ class _Reader:
                 return last - index
 
     def _leaf(
-        self, kind: Kind, start: int, end: int, outer: Span | None = None, *, first: bool = True, **attributes: object
+        self, kind: Kind, start: int, end: int, outer: _Span | None = None, *, first: bool = True, **attributes: object
     ) -> None:
         """Add a leaf that is not blank; ``first`` tells whether its block begins with it."""
         low, high = outer or (start, end)
@@ -291,7 +291,7 @@ class _Reader:
         within = bool(self._open) and self._open[-1][0] < first
         return begin - len(marks) if within and marks.startswith(">") and not marks.strip("> \t") else begin
 
-    def _span(self, token: Token) -> Span:
+    def _span(self, token: Token) -> _Span:
         """Return where a block begins, behind the marks of what it stands in, and where it ends."""
         begin = token.meta.get("begin")
         begin = self._unmarked((token.map or [0])[0]) if begin is None else self._start + begin
@@ -325,7 +325,7 @@ class _Reader:
         return self._line + bisect_right(self._lines, position) - 1
 
 
-def _comments(text: str, start: int, end: int) -> Iterator[Span]:
+def _comments(text: str, start: int, end: int) -> Iterator[_Span]:
     """Comments that are closed; one that is not might hide text that was meant to be read."""
     while (begin := text.find("<!--", start, end)) >= 0 and (close := text.find("-->", begin + 2, end)) >= 0:
         start = close + 3
@@ -342,7 +342,7 @@ def _trailing_comments(text: str, start: int, end: int) -> int:
     return end
 
 
-def _inline_comments(text: str, start: int, end: int) -> Iterator[Span]:
+def _inline_comments(text: str, start: int, end: int) -> Iterator[_Span]:
     """Comments in running text, outside code spans."""
     if text.find("<!--", start, end) < 0:
         return

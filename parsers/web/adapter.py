@@ -28,7 +28,7 @@ from parsers.web.head import read_head, title_of
 from parsers.web.headings import inferred_headings
 from parsers.web.tables import BLOCKS, DEEPEST_LAYOUT, HEADINGS, flat_text, lays_out, read_table
 
-MEDIA_TYPE: Final = "text/html"
+_MEDIA_TYPE: Final = "text/html"
 
 _DEEPEST_LIST: Final = 30  # boxes within each other; deeper lists and quotes go into the innermost one
 _TOPS: Final = 1000  # headings among which the title is looked for
@@ -206,7 +206,7 @@ class _Page:
             title=title_of(title, self._tops),
             metadata=metadata | self._decoded.metadata,
             labels=stated.labels,
-            media_type=MEDIA_TYPE,
+            media_type=_MEDIA_TYPE,
             problems=[*self._decoded.problems, *filter(None, [stated.problem])],
         )
 

@@ -38,7 +38,7 @@ _OWN: Final = tags("tr td th thead tbody tfoot caption")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class _Row:
     """A row: its cells, and whether it is a header row."""
 
     cells: tuple[str, ...]
@@ -95,7 +95,7 @@ def flat_text(root: LexborNode) -> str:
     return flat.text()
 
 
-def read_table(table: LexborNode) -> tuple[str, list[Row]]:
+def read_table(table: LexborNode) -> tuple[str, list[_Row]]:
     """Return a table's caption and its rows that are not blank."""
     return _Rows(table).read()
 
@@ -129,14 +129,14 @@ def lays_out(table: LexborNode) -> bool:
 class _Rows:
     def __init__(self, table: LexborNode) -> None:
         self._walk = Walk(table)
-        self._rows: list[Row] = []
+        self._rows: list[_Row] = []
         self._captions: list[str] = []
         self._grid = Grid()
         self._all_headers = True
         self._in_head = False
         self._flat: _Flat | None = None
 
-    def read(self) -> tuple[str, list[Row]]:
+    def read(self) -> tuple[str, list[_Row]]:
         nested = 0
         for node, begins in self._walk:
             tag = node.tag or ""
@@ -151,7 +151,7 @@ class _Rows:
         self._end_row()
         self._rows = _without_spacers(self._rows)
         if not any(row.header for row in self._rows) and names_columns([row.cells for row in self._rows]):
-            self._rows[0] = Row(self._rows[0].cells, header=True)
+            self._rows[0] = _Row(self._rows[0].cells, header=True)
         return " ".join(self._captions), self._rows
 
     def _own(self, node: LexborNode, tag: str, begins: bool) -> None:
@@ -184,16 +184,16 @@ class _Rows:
         self._flat = None
         cells = self._grid.end_row()
         if any(cells):
-            self._rows.append(Row(cells, self._in_head or self._all_headers))
+            self._rows.append(_Row(cells, self._in_head or self._all_headers))
         self._all_headers = True
 
 
-def _without_spacers(rows: list[Row]) -> list[Row]:
+def _without_spacers(rows: list[_Row]) -> list[_Row]:
     """Return the rows without the columns that are empty in all of them."""
     filled: set[int] = set()
     for row in rows:
         filled.update(column for column, cell in enumerate(row.cells) if cell)
-    return [Row(tuple(cell for column, cell in enumerate(row.cells) if column in filled), row.header) for row in rows]
+    return [_Row(tuple(cell for column, cell in enumerate(row.cells) if column in filled), row.header) for row in rows]
 
 
 def _has_header(table: LexborNode) -> bool:

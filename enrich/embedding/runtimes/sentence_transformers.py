@@ -25,7 +25,7 @@ from enrich.models.registry import EmbedderModel
 from parsers.errors import ModelError
 
 Network = TypeVar("Network", bound=torch.nn.Module)
-LIBRARIES: Final = ("sentence-transformers", "torch", "transformers")
+_LIBRARIES: Final = ("sentence-transformers", "torch", "transformers")
 PRECISIONS: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -52,7 +52,7 @@ class SentenceTransformersRuntime:
             runtime="sentence-transformers",
             precision=precision,
             device=_device_name(self._device),
-            libraries=versions(LIBRARIES),
+            libraries=versions(_LIBRARIES),
         )
 
     @property

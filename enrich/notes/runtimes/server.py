@@ -29,7 +29,7 @@ from parsers.errors import ModelError
 SEED: Final = 0
 UNSTATED: Final = 4096  # tokens of context of a server that does not say, where the settings do not either
 FRAME: Final = 64  # tokens, more than a chat template puts around two messages
-SPARE: Final = 512  # tokens of room from which on nobody counts exactly
+_SPARE: Final = 512  # tokens of room from which on nobody counts exactly
 BYTES: Final = 2  # of UTF-8, at least, in a token of running text; where the server does not count for us
 
 # `<` before what may be a control token up to `>`, or before a bar; `[` before a word in capitals. Our own marks stay.
@@ -117,7 +117,7 @@ class ServerRuntime:
         most = min(limit(prompt, CONTEXT), self.served.context) - FRAME
         text = as_sent(prompt.instructions) + as_sent(prompt.message)
         size = len(text.encode())
-        if most - size >= SPARE:  # no token is shorter than a byte
+        if most - size >= _SPARE:  # no token is shorter than a byte
             return most - size
         counted = self._counted(text) if self._counts_tokens else None
         return most - (counted if counted is not None else -(-size // BYTES))

@@ -24,9 +24,9 @@ _SEGMENTS: Final = 2_000  # of one path; a path of more is a drawing
 _RECTANGLE: Final = (4, 5, 6)  # segments of the path of a rectangle
 _WHOLE: Final = 0.95  # of the page's width and height: a box as large is the page's background
 
-Box = tuple[float, float, float, float]
-Matrix = tuple[float, float, float, float, float, float]
-_IDENTITY: Final[Matrix] = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+_Box = tuple[float, float, float, float]
+_Matrix = tuple[float, float, float, float, float, float]
+_IDENTITY: Final[_Matrix] = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
 class Rule(NamedTuple):
@@ -67,7 +67,7 @@ def upright(rules: Sequence[Rule], angle: Angle) -> list[Rule]:
 class _Reader:
     """Reads the objects of one page through PDFium's C interface."""
 
-    def __init__(self, bounds: Box) -> None:
+    def __init__(self, bounds: _Box) -> None:
         self.objects = 0
         self._bounds = bounds
         self._edges = [ctypes.c_float() for _ in range(4)]
@@ -75,7 +75,7 @@ class _Reader:
         self._fill, self._stroke = ctypes.c_int(), ctypes.c_int()
         self._matrix = raw.FS_MATRIX()
 
-    def read(self, holder: object, count: object, get: object, matrix: Matrix, depth: int) -> Iterator[Rule]:
+    def read(self, holder: object, count: object, get: object, matrix: _Matrix, depth: int) -> Iterator[Rule]:
         """Yield the rules among the objects of a page or a form.
 
         ``count`` and ``get`` are PDFium's functions for it.
@@ -92,7 +92,7 @@ class _Reader:
                 inner = _product(self._matrix_of(item), matrix)
                 yield from self.read(item, raw.FPDFFormObj_CountObjects, raw.FPDFFormObj_GetObject, inner, depth + 1)
 
-    def _path(self, item: object, matrix: Matrix) -> Iterator[Rule]:
+    def _path(self, item: object, matrix: _Matrix) -> Iterator[Rule]:
         raw.FPDFPath_GetDrawMode(item, self._fill, self._stroke)
         if not (self._fill.value or self._stroke.value):
             return
@@ -106,7 +106,7 @@ class _Reader:
         elif segments <= _SEGMENTS:
             yield from self._segments(item, segments, _product(self._matrix_of(item), matrix))
 
-    def _box(self, item: object, matrix: Matrix) -> Box | None:
+    def _box(self, item: object, matrix: _Matrix) -> _Box | None:
         """Return the area of the page that an object covers."""
         left, bottom, right, top = self._edges
         if not raw.FPDFPageObj_GetBounds(item, left, bottom, right, top):
@@ -115,7 +115,7 @@ class _Reader:
         xs, ys = sorted(x for x, _ in corners), sorted(y for _, y in corners)
         return xs[0], ys[0], xs[1], ys[1]
 
-    def _sides(self, box: Box) -> Iterator[Rule]:
+    def _sides(self, box: _Box) -> Iterator[Rule]:
         """Yield the line that a thin box is, or the four edges of another one."""
         x0, y0, x1, y1 = box
         if y1 - y0 <= _THIN and x1 - x0 > _SHORTEST:
@@ -128,11 +128,11 @@ class _Reader:
             yield Rule(False, x0, y0, y1)
             yield Rule(False, x1, y0, y1)
 
-    def _is_background(self, box: Box) -> bool:
+    def _is_background(self, box: _Box) -> bool:
         left, bottom, right, top = self._bounds
         return box[2] - box[0] > _WHOLE * (right - left) and box[3] - box[1] > _WHOLE * (top - bottom)
 
-    def _segments(self, item: object, count: int, matrix: Matrix) -> Iterator[Rule]:
+    def _segments(self, item: object, count: int, matrix: _Matrix) -> Iterator[Rule]:
         """Yield the straight upright pieces of a path of several lines."""
         here = start = (0.0, 0.0)
         for index in range(count):
@@ -149,7 +149,7 @@ class _Reader:
                 yield from _straight(here, start)
                 here = start
 
-    def _matrix_of(self, item: object) -> Matrix:
+    def _matrix_of(self, item: object) -> _Matrix:
         if not raw.FPDFPageObj_GetMatrix(item, self._matrix):
             return _IDENTITY
         found = self._matrix
@@ -164,12 +164,12 @@ def _straight(here: tuple[float, float], there: tuple[float, float]) -> Iterator
         yield Rule(False, (x0 + x1) / 2, min(y0, y1), max(y0, y1))
 
 
-def _moved(x: float, y: float, matrix: Matrix) -> tuple[float, float]:
+def _moved(x: float, y: float, matrix: _Matrix) -> tuple[float, float]:
     a, b, c, d, e, f = matrix
     return a * x + c * y + e, b * x + d * y + f
 
 
-def _product(first: Matrix, then: Matrix) -> Matrix:
+def _product(first: _Matrix, then: _Matrix) -> _Matrix:
     a, b, c, d, e, f = first
     g, h, i, j, k, m = then
     return a * g + b * i, a * h + b * j, c * g + d * i, c * h + d * j, e * g + f * i + k, e * h + f * j + m

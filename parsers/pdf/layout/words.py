@@ -123,7 +123,7 @@ class _Reader:
             else:
                 spans = list(self._unbroken(first, last))
             for start, end, x0, x1 in spans:
-                text = clean(codes[start : end + 1])
+                text = _clean(codes[start : end + 1])
                 if text:
                     style = self._style(start)
                     space = start == 0 or codes[start - 1] in " \t\xa0"
@@ -154,7 +154,7 @@ class _Reader:
             style = self._style(first + next((i for i, code in enumerate(match.group()) if not code.isspace()), 0))
             glyphs = [self._glyph(codes, index, style.angle) for index in range(first, match.end())]
             for place, (text, members) in enumerate(logical_words(glyphs, style.size)):
-                text = clean(text)
+                text = _clean(text)
                 if text:
                     x0, x1 = min(g.left for g in members), max(g.right for g in members)
                     order = min(g.place for g in members)
@@ -228,7 +228,7 @@ def from_upright(u: float, v: float, angle: Angle) -> tuple[float, float]:
     return ((u, -v), (v, u), (-u, v), (-v, -u), (u, -v))[angle]
 
 
-def clean(text: str) -> str:
+def _clean(text: str) -> str:
     """Return the text with ligatures spelled out and without soft hyphens and characters that cannot be stored."""
     text = text.translate(_LINE_END_HYPHENS)
     if text.isascii():

@@ -34,13 +34,13 @@ _HEADER_ROWS: Final = 4
 _LEVEL: Final = 0.35  # of the font size: lines of two cells whose heights differ less stand beside each other
 _ROWS: Final = 3  # of print that fill every column from which they are rows of the table
 
-Cell = list[Row]
+_Cell = list[Row]
 
 
 class _TableRow(msgspec.Struct):
     """A row of a table: of each column the lines of print in its cell; and whether a cell covers several columns."""
 
-    cells: list[Cell]
+    cells: list[_Cell]
     spans: bool = False
 
     def words(self) -> list[Word]:
@@ -122,12 +122,12 @@ def _lays_out(bands: Sequence[_TableRow]) -> bool:
     return False
 
 
-def _goes_on(cell: Cell) -> bool:
+def _goes_on(cell: _Cell) -> bool:
     """Return whether the lines of a cell are those of running text: many begin in the middle of a sentence."""
     return sum(line.words[0].text[:1].islower() for line in cell) >= _MID_SENTENCE * len(cell)
 
 
-def _words_a_line(cell: Cell) -> float:
+def _words_a_line(cell: _Cell) -> float:
     return sum(len(line.words) for line in cell) / len(cell)
 
 
@@ -183,7 +183,7 @@ def _rows(band: _TableRow, bands: int) -> list[_TableRow]:
         return [band]
     joined = rows([word for cell in band.cells for row in cell for word in row.words])
     place = {id(word): index for index, line in enumerate(joined) for word in line.words}
-    printed: list[tuple[Row, list[Cell]]] = [(line, [[] for _ in band.cells]) for line in joined]
+    printed: list[tuple[Row, list[_Cell]]] = [(line, [[] for _ in band.cells]) for line in joined]
     for column, cell in enumerate(band.cells):
         for part in cell:
             printed[place[id(part.words[0])]][1][column].append(part)
@@ -242,7 +242,7 @@ def _lower(above: _TableRow, row: _TableRow) -> None:
             above.cells[column] = []
 
 
-def _cell_text(cell: Cell, turned: bool = False) -> str:
+def _cell_text(cell: _Cell, turned: bool = False) -> str:
     return "\n".join(words_text(line.words, line.size, turned) for line in cell)
 
 
