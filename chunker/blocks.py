@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from chunker.kept import Kept, Leaf, Span
+from chunker.kept import Kept, KeptSpan, Leaf
 from chunker.sentences import iterate_sentences
 from parsers.document import ROOT, Document, Kind, Node
 
@@ -39,7 +39,7 @@ class Unit:
     node: Node
     header: str = ""
     header_rows: int = 0
-    rows: list[Span] = field(default_factory=list)
+    rows: list[KeptSpan] = field(default_factory=list)
 
     @property
     def whole(self) -> bool:
@@ -58,7 +58,7 @@ class Region:
     """
 
     path: tuple[str, ...]
-    section: Span
+    section: KeptSpan
     units: list[Unit]
     work: str = ""
 
@@ -90,7 +90,7 @@ def regions(document: Document, kept: Kept, title: str) -> Iterator[Region]:
         yield region
 
 
-def pieces(text: str, unit: Unit) -> Iterator[Span]:
+def pieces(text: str, unit: Unit) -> Iterator[KeptSpan]:
     """Yield where a unit may be cut at first: sentences of prose, rows of a table, blank lines in code."""
     if unit.kind == "heading":
         yield unit.start, unit.end
@@ -102,12 +102,12 @@ def pieces(text: str, unit: Unit) -> Iterator[Span]:
         yield from iterate_sentences(text, unit.start, unit.end)
 
 
-def lines(text: str, span: Span) -> Iterator[Span]:
+def lines(text: str, span: KeptSpan) -> Iterator[KeptSpan]:
     """Return where a piece that is alone over the budget is cut next: its lines."""
     return _split_at(_LINE_ENDS, text, *span)
 
 
-def _split_at(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[Span]:
+def _split_at(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[KeptSpan]:
     """Yield the text between the matches, each with the match behind it; drop blank parts."""
     begin, found = start, False
     for match in pattern.finditer(text, start, end):
@@ -129,7 +129,7 @@ def _section_of_each(nodes: tuple[Node, ...]) -> list[int]:
     return owners
 
 
-def _section_span(document: Document, section: int) -> Span:
+def _section_span(document: Document, section: int) -> KeptSpan:
     return document.nodes[section].extent if section != ROOT else (0, len(document.text))
 
 
@@ -142,7 +142,7 @@ def _path(nodes: tuple[Node, ...], section: int, title: str) -> tuple[str, ...]:
     return tuple(titles if titles and titles[0] == title else [title, *titles])
 
 
-def _paragraphs(text: str, node: Node, start: int, end: int) -> list[Span]:
+def _paragraphs(text: str, node: Node, start: int, end: int) -> list[KeptSpan]:
     """Return a paragraph.
 
     Or its lines, where most of it stands in lines that nobody wrapped: each is a paragraph then.

@@ -19,7 +19,7 @@ from typing import Final
 from parsers.document import Document, leaves, left_out
 from parsers.references import meant
 
-Span = tuple[int, int]
+KeptSpan = tuple[int, int]
 
 MOST_LEFT_OUT: Final = 4_096  # characters of left-out parts that may stand within a chunk
 _LONGEST_SPACE: Final = 1_000  # characters of white space that a left-out part takes with it
@@ -45,7 +45,7 @@ class Kept:
         self._document = document
         self._reasons = left_out(document)
         self._order = leaves(document)
-        self._gaps: list[Span] = []  # left-out stretches of the document
+        self._gaps: list[KeptSpan] = []  # left-out stretches of the document
         self._apart: list[bool] = []  # of each, whether no chunk may reach over it
         self._find_gaps()
         self._meant: dict[int, str] = {}  # by the place behind them in the document, what references mean
@@ -86,14 +86,14 @@ class Kept:
         if last is not None:
             yield last
 
-    def span(self, start: int, end: int) -> Span:
+    def span(self, start: int, end: int) -> KeptSpan:
         """``[start, end)`` of the kept text, which is not empty, in the document."""
         first = self._removed[bisect_right(self._places, start)]
         gap = bisect_left(self._places, end)
         gap += gap < len(self._gaps) and self._places[gap] == end and self._gaps[gap][0] in self._meant
         return start + first, end + self._removed[gap]
 
-    def within(self, start: int, end: int) -> tuple[Span, ...]:
+    def within(self, start: int, end: int) -> tuple[KeptSpan, ...]:
         """Left-out stretches between two places of the kept text, from the first one's place in the document."""
         low, high = bisect_right(self._places, start), bisect_left(self._places, end)
         begin = start + self._removed[low]
@@ -108,7 +108,7 @@ class Kept:
         found = (a for a, _ in self._gaps[low:high] if a in self._meant)
         return tuple(a - len(self._meant[a]) - begin for a in found)
 
-    def divided(self, start: int, end: int) -> list[Span]:
+    def divided(self, start: int, end: int) -> list[KeptSpan]:
         """``[start, end)`` of the kept text cut where left-out parts stand that no chunk reaches over."""
         low, high = bisect_right(self._places, start), bisect_left(self._places, end)
         cuts, room = [start], MOST_LEFT_OUT
@@ -150,7 +150,7 @@ class Kept:
         self._gaps = sorted((start, end) for start, (end, _) in gaps.items())
         self._apart = [gaps[start][1] for start, _ in self._gaps]
 
-    def _inside(self, extent: Span) -> Span:
+    def _inside(self, extent: KeptSpan) -> KeptSpan:
         """Return a part that stays, in the kept text."""
         start, end = extent
         first, last = self._before(start), self._before(end)
@@ -171,7 +171,7 @@ class Kept:
         return node.continued or (node.kind == "paragraph" and self.text.count("\n", last.end, leaf.start) < 2)
 
 
-def _with_space(text: str, start: int, end: int) -> Span:
+def _with_space(text: str, start: int, end: int) -> KeptSpan:
     """Return a left-out part with the white space on its side with fewer line ends."""
     above, below = text[max(0, start - _LONGEST_SPACE) : start], text[end : end + _LONGEST_SPACE]
     above, below = above[len(above.rstrip()) :], below[: len(below) - len(below.lstrip())]

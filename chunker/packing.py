@@ -17,7 +17,7 @@ from typing import Final
 
 from chunker.blocks import Unit, lines, pieces
 from chunker.breaks import cut_before
-from chunker.kept import Span
+from chunker.kept import KeptSpan
 from chunker.tokens import SLAB, Measure, Ruler
 
 FILL: Final = 0.5  # a chunk filled less than this takes the first sentences of a paragraph that does not fit whole
@@ -251,7 +251,7 @@ class Packer:
             own = self._measure(start, end) if end - start <= self._most else None
             yield start, end, own.total if own else _UNMEASURED, own is not None and own.exact
 
-    def _reduced(self, index: int, unit: Unit, span: Span) -> Iterator[Atom]:
+    def _reduced(self, index: int, unit: Unit, span: KeptSpan) -> Iterator[Atom]:
         """Yield an atom over the budget as its lines, and those over the budget as forced pieces."""
         name = {"code": "code", "table": "row", "heading": "heading", "markup": "markup"}.get(unit.kind, "sentence")
         for start, end in lines(self._text, span) if unit.kind != "heading" else [span]:
@@ -261,7 +261,7 @@ class Packer:
             else:
                 yield from self._forced(index, (start, end), name)
 
-    def _forced(self, index: int, span: Span, name: str) -> Iterator[Atom]:
+    def _forced(self, index: int, span: KeptSpan, name: str) -> Iterator[Atom]:
         """Cut at a pause, else at white space, else between words or characters; within the last half of what fits."""
         start, end = span
         look = self._least * _FIRST_LOOK

@@ -26,7 +26,7 @@ _ABBREVIATION: Final = re.compile(
     r"|i\.e|e\.g|a\.m|p\.m|z\.b|d\.h|u\.a|dott|sig|sra|dhr|mevr|bijv|ul|np|např|tzv|str|ул|пл|обл|см|ts|ths|डॉ|श्री)\.\s*$",
     re.IGNORECASE,
 )
-WINDOW: Final = 4_000  # code points handed to sentencex at a time
+SENTENCE_WINDOW: Final = 4_000  # code points handed to sentencex at a time
 _LOOK_BACK: Final = 250  # code points at the end of a window that is within one sentence, seen again by the next one
 _LONG: Final = 8  # letters; no abbreviation is longer
 _ORDINAL: Final = re.compile(r"(?:^|[\s(])\d{1,2}\.\s*$")
@@ -56,7 +56,7 @@ def iterate_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, in
     begin = position = start  # where the sentence that is not ended yet begins, and the next window
     small = _without_capitals(text, start, end)
     while position < end:
-        stop = min(end, position + WINDOW)
+        stop = min(end, position + SENTENCE_WINDOW)
         spans = [(position + a, position + b) for a, b in _in_window(text[position:stop], small=small)]
         if stop == end:
             spans[0] = (begin, spans[0][1])
@@ -66,7 +66,7 @@ def iterate_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, in
             yield begin, spans[0][1]
             yield from spans[1:-1]
             begin = spans[-1][0]
-        known = len(spans) > 1 and begin >= position + WINDOW // 2
+        known = len(spans) > 1 and begin >= position + SENTENCE_WINDOW // 2
         position = begin if known else _next_window(text, stop - _LOOK_BACK, stop)
 
 
@@ -79,8 +79,8 @@ def _next_window(text: str, low: int, high: int) -> int:
 def _without_capitals(text: str, start: int, end: int) -> bool:
     """Return whether a text has letters and no capitals, so that a small letter begins a sentence too."""
     cased = False
-    for low in range(start, end, WINDOW):
-        part = text[low : min(end, low + WINDOW)]
+    for low in range(start, end, SENTENCE_WINDOW):
+        part = text[low : min(end, low + SENTENCE_WINDOW)]
         if part.islower():
             cased = True
         elif part.lower() != part.upper():

@@ -27,13 +27,13 @@ import msgspec
 
 from chunker.blocks import Region, Unit, regions
 from chunker.chunk import PATH_SEPARATOR, Chunk
-from chunker.kept import MOST_LEFT_OUT, Kept, Span
+from chunker.kept import MOST_LEFT_OUT, Kept, KeptSpan
 from chunker.packing import CHARACTERS, Pack, Packer
-from chunker.sentences import WINDOW
+from chunker.sentences import SENTENCE_WINDOW
 from chunker.tokens import Ruler
 from parsers.document import Document
 
-VERSION: Final = 4  # raise when the output for any document changes
+CHUNKER_VERSION: Final = 4  # raise when the output for any document changes
 _HEADINGS: Final = 100  # units at the beginning of a region whose headings may stand in its first chunk
 
 
@@ -52,11 +52,12 @@ class ChunkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     path_share: float = 0.25
 
 
-def fingerprint(ruler: Ruler, settings: ChunkerSettings) -> str:
+def chunker_fingerprint(ruler: Ruler, settings: ChunkerSettings) -> str:
     """Return the digest of everything that decides the cuts besides the document and its title."""
     sentences = f"sentencex={version('sentencex')}:regex={version('regex')}"
-    own = f"{settings.note_reserve}:{settings.overlap}:{settings.path_share}:{CHARACTERS}:{MOST_LEFT_OUT}:{WINDOW}"
-    return f"chunker:{VERSION}:{sentences}:{ruler.fingerprint}:{own}"
+    limits = f"{CHARACTERS}:{MOST_LEFT_OUT}:{SENTENCE_WINDOW}"
+    own = f"{settings.note_reserve}:{settings.overlap}:{settings.path_share}:{limits}"
+    return f"chunker:{CHUNKER_VERSION}:{sentences}:{ruler.fingerprint}:{own}"
 
 
 def split(document: Document, title: str, ruler: Ruler, settings: ChunkerSettings) -> list[Chunk]:
@@ -180,7 +181,7 @@ class _Cutter:
         )
         return _Piece(start, chunk)
 
-    def _part(self, pack: Pack, span: Span, packer: Packer) -> Pack | None:
+    def _part(self, pack: Pack, span: KeptSpan, packer: Packer) -> Pack | None:
         """Return the part of a pack within a span of the kept text; None where it is blank."""
         text = self._kept.text[slice(*span)]
         start, end = span[0] + len(text) - len(text.lstrip()), span[0] + len(text.rstrip())
@@ -196,7 +197,7 @@ class _Cutter:
         fits = tokens + (self._count(header) if header else 0) <= pack.budget
         return Pack(pack.budget, header if pack.header or fits else "", atoms, tokens)
 
-    def _piece(self, region: Region, pack: Pack, printed: tuple[str, ...], span: Span) -> _Piece:
+    def _piece(self, region: Region, pack: Pack, printed: tuple[str, ...], span: KeptSpan) -> _Piece:
         first = pack.atoms[0].start
         last = first + len(self._kept.text[first : min(pack.atoms[-1].end, span[1])].rstrip())
         start, end = self._kept.span(first, last)

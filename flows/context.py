@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from chunker.split import ChunkerSettings
-from chunker.split import fingerprint as chunker_fingerprint
+from chunker.split import chunker_fingerprint as chunker_fingerprint
 from chunker.tokens import Ruler
 from enrich.embedding.embedder import Embedder
 from enrich.models.registry import ModelFolder, Registry, load_registry

@@ -4,7 +4,7 @@ Invariants:
 - An interrupt is noted before it is raised.
 - For what a handler raises can be lost: Python drops it where a finalizer or a callback from C runs, and a library
   that meets it may answer with an error of its own, which then looks like one of the document at hand.
-- Whoever works on asks :func:`check` before keeping anything.
+- Whoever works on asks :func:`raise_if_interrupted` before keeping anything.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def noted() -> Iterator[None]:
         _asked.clear()  # it has ended this flow, and is nothing to the next one in this process
 
 
-def told() -> bool:
+def was_interrupted() -> bool:
     """Return whether this process was ever told to stop: an error that follows comes of that."""
     return _told.is_set()
 
 
-def check() -> None:
+def raise_if_interrupted() -> None:
     """Stop here where the command was told to stop, whatever became of that.
 
     Raises:

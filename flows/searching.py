@@ -14,7 +14,7 @@ from flows.models.embedding import open_query_embedder
 from flows.opening import naming_the_place, open_storage, published
 from flows.settings import Mode, Settings
 from indexes.cache.caches import Caches
-from indexes.lexical.index import LexicalIndex, Weights
+from indexes.lexical.index import Boosts, LexicalIndex
 from indexes.revisions.generation import open_stores, published_catalog
 from indexes.search.filters import check_matched, parse_filters
 from indexes.search.reader import LOOK_EVERY, Reader
@@ -123,7 +123,7 @@ def _sections(storage: Storage, pointer: Pointer, hits: list[Hit]) -> list[Any]:
 
 def fusion(settings: Settings) -> Fusion:
     """Return how the settings fuse the channels."""
-    weights = Weights(
+    weights = Boosts(
         identifiers=settings.bm25_identifiers,
         headings=settings.bm25_headings,
         notes=settings.bm25_notes,

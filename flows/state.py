@@ -21,13 +21,13 @@ from flows.seen_versions import SeenVersions
 from flows.settings import Settings
 from indexes.cache.caches import Caches
 from indexes.cache.store import cache_key
-from indexes.catalog import Catalog, Row
-from indexes.lexical.analysis import fingerprint as analysis_fingerprint
-from indexes.revisions.generation import Draft, Model, published_catalog
+from indexes.catalog import Catalog, CatalogRow
+from indexes.lexical.analysis import analysis_fingerprint as analysis_fingerprint
+from indexes.revisions.generation import Draft, IndexModel, published_catalog
 from indexes.storage.errors import as_store_error
 from indexes.storage.storage import Storage
 from parsers.errors import GateRefused
-from parsers.registry import claims, fingerprint
+from parsers.registry import claims, parser_fingerprint
 
 # The figure of work that the rate of a stage is counted in.
 STAGE_WORK: Final = {
@@ -125,12 +125,12 @@ class BuildState:
         return Draft(self.storage, self.published, self.model, anew=self.anew)
 
     @property
-    def model(self) -> Model:
+    def model(self) -> IndexModel:
         """The embedder and the ruler of the next revision."""
         embedder = self.embedder
-        return Model(self.settings.embedder, embedder.fingerprint, embedder.dimension, self.settings.ruler)
+        return IndexModel(self.settings.embedder, embedder.fingerprint, embedder.dimension, self.settings.ruler)
 
-    def published_rows(self, document_ids: Iterable[str]) -> dict[str, Row]:
+    def published_rows(self, document_ids: Iterable[str]) -> dict[str, CatalogRow]:
         """Return the published catalog rows of these documents, by id."""
         ids = list(document_ids)
         return self._catalog.named(ids) if self._catalog is not None and ids else {}
@@ -237,7 +237,7 @@ class BuildState:
         if choice not in self._recipes:
             writer = self.resources.note_writer
             self._recipes[choice] = cache_key(
-                fingerprint(media_type) or claims(),  # so that a type is read once an adapter claims it
+                parser_fingerprint(media_type) or claims(),  # so that a type is read once an adapter claims it
                 self.resources.chunker_fingerprint,
                 f"{writer.fingerprint}:{window_recipe(self.settings)}" if writer is not None else "",
                 self.embedder.fingerprint if choice[1] else "",

@@ -35,7 +35,7 @@ def status_of_today(status: str) -> str:
     return "skipped" if status == "unsupported" else status
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class CatalogRow(msgspec.Struct, frozen=True, kw_only=True):
     """One document of an index.
 
     Attributes:
@@ -203,7 +203,7 @@ class Catalog:
             self._table = Table(db, _TABLE, version)
         else:
             self._table = tables.existing(db, _TABLE) or Table.create(db, _TABLE, SCHEMA)
-        self._waiting: dict[str, Row] = {}
+        self._waiting: dict[str, CatalogRow] = {}
         self.change = Totals()
         """What the writes since the last :meth:`restore` added, less what they removed."""
 
@@ -219,12 +219,12 @@ class Catalog:
         self.change = Totals()
         self._table.restore(version)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CatalogRow]:
         """Yield all rows, in no particular order."""
         self._flush()
         for batch in self._table.scan(SCHEMA.names, batch_size=1_024):
             for values in batch.to_pylist():
-                yield msgspec.convert(values, Row)
+                yield msgspec.convert(values, CatalogRow)
 
     def columns(self, names: Sequence[str], source: str | None = None) -> pa.Table:
         """Return some columns of all rows, or of those of one source, in no particular order."""
@@ -260,12 +260,12 @@ class Catalog:
         parts = (Totals.of(pa.Table.from_batches([batch])) for batch in self._table.scan(FIGURES))
         return sum(parts, Totals())
 
-    def named(self, document_ids: Iterable[str]) -> dict[str, Row]:
+    def named(self, document_ids: Iterable[str]) -> dict[str, CatalogRow]:
         """Return those of these documents that are there, by id."""
         self._flush()
-        found: dict[str, Row] = {}
+        found: dict[str, CatalogRow] = {}
         for part in self._table.select("document_id", document_ids, SCHEMA.names):
-            found.update((values["document_id"], msgspec.convert(values, Row)) for values in part.to_pylist())
+            found.update((values["document_id"], msgspec.convert(values, CatalogRow)) for values in part.to_pylist())
         return found
 
     def columns_of(self, document_ids: Iterable[str], names: Sequence[str]) -> Iterator[pa.Table]:
@@ -277,7 +277,7 @@ class Catalog:
         self._flush()
         return self._table.count()
 
-    def put(self, rows: Iterable[Row]) -> None:
+    def put(self, rows: Iterable[CatalogRow]) -> None:
         """Insert or replace rows by document id; the next reading, or enough of them, has them written."""
         self._waiting.update((row.document_id, row) for row in rows)
         if len(self._waiting) >= WAITING:

@@ -29,7 +29,7 @@ LENGTH_ERROR: Final = 1e-3  # how far the length of a normalized vector may be f
 TIES: Final = 10_000  # hits with the score of the last one wanted; the order of more of them is the index's own
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ChunkRow(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk as it stands in the index, without its vector.
 
     Attributes:
@@ -96,9 +96,12 @@ class Vector(NamedTuple):
 
 
 def schema(dimension: int) -> pa.Schema:
-    """Columns of the table: those of :class:`Row`, then digests, provenance and the vector, which alone may be null."""
+    """Return the columns of the table: those of :class:`ChunkRow`, digests, provenance and the vector.
+
+    The vector alone may be null.
+    """
     text, texts = pa.string(), pa.list_(pa.field("item", pa.string(), nullable=False))
-    types = dict.fromkeys([*Row.__struct_fields__, "text_digest", "row_digest", "provenance"], text)
+    types = dict.fromkeys([*ChunkRow.__struct_fields__, "text_digest", "row_digest", "provenance"], text)
     types |= dict.fromkeys(("start", "end", "section_start", "section_end"), pa.int64())
     types |= dict.fromkeys(("tokens", "unknown_tokens"), pa.int32())
     types |= dict.fromkeys(("heading_path", "labels"), texts)
@@ -115,7 +118,7 @@ def document_rows(
     locators: Sequence[str],
     unknown_tokens: Sequence[int],
     labels: Sequence[str],
-) -> list[Row]:
+) -> list[ChunkRow]:
     """Return the rows of one document.
 
     Args:
@@ -125,7 +128,7 @@ def document_rows(
     ids = chunk_ids(document_id, chunks)
     around = ["", *ids, ""]
     return [
-        Row(
+        ChunkRow(
             chunk_id=ids[i],
             document_id=document_id,
             key=key,
@@ -149,7 +152,7 @@ def document_rows(
     ]
 
 
-def row_digest(row: Row, *, has_vector: bool) -> str:
+def row_digest(row: ChunkRow, *, has_vector: bool) -> str:
     """SHA-256 of everything in a row that a reader sees, in hexadecimal.
 
     The encoding is a JSON array of the row's fields in their order: strings are quoted and lists bracketed, so no
@@ -161,7 +164,7 @@ def row_digest(row: Row, *, has_vector: bool) -> str:
     return hashlib.sha256(msgspec.json.encode([*msgspec.structs.astuple(row), has_vector])).hexdigest()
 
 
-def to_table(rows: Sequence[Row], vectors: Sequence[Vector | None], dimension: int) -> pa.Table:
+def to_table(rows: Sequence[ChunkRow], vectors: Sequence[Vector | None], dimension: int) -> pa.Table:
     """Return rows and their vectors as a table of :func:`schema`.
 
     Args:
@@ -170,7 +173,7 @@ def to_table(rows: Sequence[Row], vectors: Sequence[Vector | None], dimension: i
     Raises:
         ValueError: when there are not as many vectors as rows, or one of them has another dimension.
     """
-    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in Row.__struct_fields__}
+    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in ChunkRow.__struct_fields__}
     columns["text_digest"] = [text_digest(row.embedded_text) for row in rows]
     columns["row_digest"] = [
         row_digest(row, has_vector=vector is not None) for row, vector in zip(rows, vectors, strict=True)
@@ -180,7 +183,7 @@ def to_table(rows: Sequence[Row], vectors: Sequence[Vector | None], dimension: i
     return pa.table(columns, schema=schema(dimension))
 
 
-def check(table: pa.Table, dimension: int) -> None:
+def check_rows(table: pa.Table, dimension: int) -> None:
     """Check that a table may be written.
 
     Raises:
@@ -235,7 +238,7 @@ def check_ids(ids: Sequence[str]) -> None:
             raise ValueError(f"expected an id of 32 hexadecimal digits, got {name!r}")
 
 
-_Place = TypeVar("Place")
+_Place = TypeVar("_Place")
 
 
 def best(

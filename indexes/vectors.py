@@ -29,7 +29,7 @@ from indexes.storage.tables import Files, Table
 from parsers.errors import StoreError
 
 TABLE: Final = "chunks"
-SCAN_ROWS: Final = tables.SCAN_ROWS
+WIDE_SCAN_ROWS: Final = tables.SCAN_ROWS
 # Up to here a search reads every vector: 15 to 20 ms, as long as a search through the index takes. 110,000 rows took
 # 200 ms and more, nearly all of it reading vectors, and rows without one count too: they are stored as zeros.
 EXACT_ROWS: Final = 10_000
@@ -133,10 +133,10 @@ class ChunkTable:
             present: which of all these ids are there, where the caller has read that; otherwise the whole column is.
 
         Raises:
-            ValueError: when the rows break a rule of :func:`indexes.rows.check`, or an id is both removed and written.
+            ValueError: when the rows break a rule of :func:`check_rows`, or an id is both removed and written.
             StoreError: when a count does not come out; the head then holds a half-applied diff, to be put back.
         """
-        rows.check(written, self.dimension)
+        rows.check_rows(written, self.dimension)
         gone, kept = sorted(set(delete_ids)), written["chunk_id"].to_pylist()
         rows.check_ids(gone)
         if not set(gone).isdisjoint(kept):
@@ -167,7 +167,7 @@ class ChunkTable:
 
     def stamps(self) -> Iterator[pa.RecordBatch]:
         """Batches of (chunk_id, row_digest) of all rows, in no order."""
-        return self.rows(["chunk_id", "row_digest"], SCAN_ROWS)
+        return self.rows(["chunk_id", "row_digest"], WIDE_SCAN_ROWS)
 
     def stamps_of(self, document_ids: Iterable[str]) -> dict[str, str]:
         """Row digests by chunk id, of the rows of these documents."""
@@ -331,7 +331,7 @@ class ChunkTable:
         wanted = pa.array(ids, pa.string())
         found: set[str] = set()
         if ids:
-            for batch in self.rows(["chunk_id"], SCAN_ROWS):
+            for batch in self.rows(["chunk_id"], WIDE_SCAN_ROWS):
                 names = batch["chunk_id"]
                 found.update(names.filter(pc.is_in(names, wanted)).to_pylist())
         return found

@@ -22,7 +22,7 @@ import msgspec
 if TYPE_CHECKING:  # parsers/document.py calls this module
     from parsers.document import Node
 
-VERSION: Final = 1  # raise when other stretches are taken for blobs; it is part of every adapter's fingerprint
+BLOBS_VERSION: Final = 1  # raise when other stretches are taken for blobs; it is part of every adapter's fingerprint
 SHORTEST: Final = 512  # characters
 
 _DATA_URI: Final = re.compile(

@@ -62,7 +62,7 @@ class Adapter:
     def fingerprint(self) -> str:
         """Name, version, each library's version, what is a blob: ``markdown:1:markdown-it-py=4.3.0:blobs=1``."""
         libraries = [f"{name}={_version(name)}" for name in self.libraries]
-        return ":".join([self.name, str(self.version), *libraries, f"blobs={blobs.VERSION}"])
+        return ":".join([self.name, str(self.version), *libraries, f"blobs={blobs.BLOBS_VERSION}"])
 
 
 _TEXT_TYPES: Final = {
@@ -220,7 +220,7 @@ def adapter_for(media_type: str) -> Adapter:
     return found
 
 
-def fingerprint(media_type: str) -> str:
+def parser_fingerprint(media_type: str) -> str:
     """Return the fingerprint of what reads a media type; empty where nothing does."""
     found = _BY_TYPE.get(media_type)
     return found.fingerprint() if found is not None else ""

@@ -23,7 +23,7 @@ import msgspec
 
 from parsers.books import outline
 from parsers.books.citations import cited, volume
-from parsers.books.marks import Block, marked
+from parsers.books.marks import BookBlock, marked
 from parsers.decoding import Decoded, decode, source_charset, xml_charset
 from parsers.document import Document, TreeBuilder
 from parsers.languages import LANGUAGES
@@ -104,7 +104,7 @@ def _read_plain(decoded: Decoded, media_type: str) -> Document:
     prose = media_type == "text/plain"
     width = _width(source, separator) if prose else 0
     pieces: list[str] = []
-    blocks: list[Block] = []
+    blocks: list[BookBlock] = []
     position, line = 0, 1
     for start, end in _blocks(source, separator):
         between = source.count("\n", position, start)
@@ -115,7 +115,7 @@ def _read_plain(decoded: Decoded, media_type: str) -> Document:
         if prose:
             blocks += marked(source, start, end, line, (between - 1) // doubling)
         else:
-            blocks.append(Block(start, end, line, 1))
+            blocks.append(BookBlock(start, end, line, 1))
         position = end
         line += block.count("\n")
     pieces.append(source[position:])
@@ -125,7 +125,7 @@ def _read_plain(decoded: Decoded, media_type: str) -> Document:
     title = " ".join(full_title.split())
     is_book = prose and outline.outline(source, blocks, volume(title))
     if is_book:
-        outline.write(builder, blocks, author)
+        outline.write_book(builder, blocks, author)
     else:
         for part in blocks:
             builder.leaf("paragraph", part.start, part.end, line=part.line)

@@ -105,14 +105,14 @@ class Workspace:
     def build(
         self, *, allow_deletes: bool = False, new_source: bool = False, force: bool = False, **flags: Any
     ) -> dict[str, Any]:
-        from flows.build.build import BuildOptions, build
+        from flows.build.build import BuildOptions, build_index
 
         options = BuildOptions(allow_deletes=allow_deletes, new_source=new_source, force=force, quiet=True)
         if self.orchestrator == "prefect":
             from flows.orchestration import prefect_flows
 
             return prefect_flows.build(self.settings(**flags), options)
-        return build(self.settings(**flags), options)
+        return build_index(self.settings(**flags), options)
 
     def search(self, query: str, mode: str = "hybrid", k: int = 10, filters: tuple[str, ...] = ()) -> list[Any]:
         from flows.searching import open_searcher

@@ -33,7 +33,7 @@ import pytest
 from comparing import rows_of
 from fakes import LettersRuntime
 
-from enrich.embedding.embedder import WINDOW
+from enrich.embedding.embedder import TEXTS_IN_WINDOW
 from enrich.embedding.runtime import RUNTIMES, RuntimeKind
 from flows.build import build
 from flows.models import vector_cache
@@ -70,13 +70,13 @@ def run_build(settings: dict[str, Any], embedded: str, flush: int, lease: float,
         say("begun", os.getpid())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(WINDOW, "cpu", flush)
+        patch.setitem(TEXTS_IN_WINDOW, "cpu", flush)
         patch.setattr(vector_cache, "embed_window", remember)
         patch.setattr(BuildState, "__init__", begun)
         patch.setattr(storage, "LEASE_SECONDS", lease)
         while True:
             try:
-                run = prefect_flows.build if orchestrator == "prefect" else build.build
+                run = prefect_flows.build if orchestrator == "prefect" else build.build_index
                 run(load_settings(**settings), build.BuildOptions(quiet=True, allow_deletes=True))
                 return
             except IndexBusy:

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from chunker.chunk import Chunk, document_id
-from indexes.catalog import Row, stamp
+from indexes.catalog import CatalogRow, stamp
 from indexes.revisions import retention
-from indexes.revisions.generation import Draft, Model, open_stores, published_catalog
+from indexes.revisions.generation import Draft, IndexModel, open_stores, published_catalog
 from indexes.rows import Vector, document_rows, to_table
 from indexes.storage.storage import Pointer, Storage
 
 DIMENSION = 8
-MODEL = Model("some", "f" * 64, DIMENSION, "some")
+MODEL = IndexModel("some", "f" * 64, DIMENSION, "some")
 
 
 def vector_of(text: str) -> np.ndarray:
@@ -48,7 +48,7 @@ def change(draft: Draft, texts: Mapping[str, str]) -> None:
         vectors += [Vector(vector_of(one.text), "some") for one in own]
         table = to_table(own, vectors[-len(own) :], DIMENSION)
         catalog.append(
-            Row(
+            CatalogRow(
                 document_id=name,
                 source="default",
                 key=key,

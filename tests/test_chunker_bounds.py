@@ -17,7 +17,7 @@ from chunker.breaks import cut_before, is_boundary
 from chunker.chunk import Chunk
 from chunker.kept import Kept
 from chunker.packing import CHARACTERS
-from chunker.sentences import WINDOW, sentences
+from chunker.sentences import SENTENCE_WINDOW, sentences
 from chunker.split import ChunkerSettings, split
 from chunker.tokens import Ruler
 from parsers.registry import read
@@ -105,8 +105,8 @@ def test_a_cut_lies_within_what_fits_and_divides_no_cluster(text: str, fits: int
     ["水泵坏了需要更换密封件，请先关闭阀门。", "The pump, no. 3, stops. Why? ", "「弁。」と言った。次に開けます！"],
 )
 def test_o49_windows_find_the_sentences_of_the_whole(unit: str) -> None:
-    text = unit * (3 * WINDOW // len(unit))
-    once = sentences(unit * (WINDOW // len(unit) - 2))
+    text = unit * (3 * SENTENCE_WINDOW // len(unit))
+    once = sentences(unit * (SENTENCE_WINDOW // len(unit) - 2))
     lengths = {end - start for start, end in once}
     found = sentences(text)
     assert {end - start for start, end in found} == lengths

@@ -20,7 +20,7 @@ from chunker.blocks import regions
 from chunker.chunk import Chunk, chunk_ids, document_id, embedded_text
 from chunker.kept import Kept
 from chunker.sentences import sentences
-from chunker.split import VERSION, ChunkerSettings, cut, split
+from chunker.split import CHUNKER_VERSION, ChunkerSettings, cut, split
 from chunker.tokens import Ruler
 from parsers.document import ROOT, Document, TreeBuilder, leaves, left_out
 
@@ -410,4 +410,4 @@ def test_other_cuts_need_another_version(tokenizer: Path) -> None:
     how = ChunkerSettings(note_reserve=8, overlap=6)
     chunks = split(document, "Guide", ruler(tokenizer, 64), how)
     digest = hashlib.sha256(msgspec.json.encode(chunks)).hexdigest()[:16]
-    assert (VERSION, digest) == (4, "a3eddd47e0d83c96")
+    assert (CHUNKER_VERSION, digest) == (4, "a3eddd47e0d83c96")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from enrich.embedding import embedder as policy
 from enrich.embedding import tokenizer
-from enrich.embedding.embedder import Embedder, batches, fingerprint, open_embedder
+from enrich.embedding.embedder import Embedder, batches, embedder_fingerprint, open_embedder
 from enrich.embedding.runtime import RUNTIMES, OutOfMemory, Provenance, RuntimeKind, Vectors, Weights
 from enrich.embedding.tokenizer import TokenCutter
 from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, default_root, load_registry
@@ -156,7 +156,7 @@ def test_a_long_text_counts_the_same_block_by_block(tokenizer_file: Path, text: 
     cutter = TokenCutter(tokenizer_file, 64)
     (whole,) = cutter.cut([text])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokenizer, "BLOCK", block)
+        patch.setattr(tokenizer, "PIECE_CHARACTERS", block)
         (blocks,) = cutter.cut([text])
     assert blocks == whole
 
@@ -273,14 +273,14 @@ def test_the_fingerprint_follows_what_decides_a_vector_and_nothing_else() -> Non
     for role in ("weights", "tokenizer"):
         files = tuple(replace(each, sha256="0" * 64) if each.role == role else each for each in minilm.files)
         decides.append(replace(minilm, files=files))
-    assert len({fingerprint(model) for model in [minilm, *decides]}) == 1 + len(decides)
+    assert len({embedder_fingerprint(model) for model in [minilm, *decides]}) == 1 + len(decides)
     same = replace(minilm, name="other", licence="", sources=(), languages=("de",), runtimes=("onnx",))
-    assert fingerprint(same) == fingerprint(minilm)
+    assert embedder_fingerprint(same) == embedder_fingerprint(minilm)
 
 
 def test_the_fingerprint_of_the_default_embedder_stays() -> None:
     """Another one makes every index of it be built anew: change it on purpose, with ``VERSION`` or the model."""
-    assert fingerprint(load_registry().embedder(DEFAULT_EMBEDDER)) == "b680198e17be624135be751d8c7ebdc9"
+    assert embedder_fingerprint(load_registry().embedder(DEFAULT_EMBEDDER)) == "b680198e17be624135be751d8c7ebdc9"
 
 
 def test_provenance_has_an_id_of_its_parts(letters: Embedder) -> None:
@@ -555,7 +555,7 @@ def test_a_failure_on_one_device_ends_the_call(opened: Callable[..., Embedder]) 
 def test_texts_are_taken_window_by_window(opened: Callable[..., Embedder], monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{'abcdefghij'[n % 10] * (n % 37 + 1)} {n}" for n in range(100)]
     whole = opened().encode(texts)
-    monkeypatch.setitem(policy.WINDOW, "cpu", 7)
+    monkeypatch.setitem(policy.TEXTS_IN_WINDOW, "cpu", 7)
     LettersRuntime.batches.clear()
     parts = opened().encode(texts)
     assert len(LettersRuntime.batches) >= 15

@@ -13,7 +13,7 @@ import pytest
 from fakes import LettersRuntime, install_letters, pairs_tokenizer
 from tokenizers import Tokenizer, processors
 
-from enrich.embedding.embedder import Embedder, fingerprint, open_embedder
+from enrich.embedding.embedder import Embedder, embedder_fingerprint, open_embedder
 from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, Registry, load_registry
 from parsers.errors import ModelError
 
@@ -203,8 +203,8 @@ def test_the_fingerprint_tells_dimensions_apart(registry: Registry) -> None:
         replace(whole, dimension=13, matryoshka=()),  # a model that has no more
         replace(whole, dimension=13, cut_from=52),
     ]
-    assert len({fingerprint(model) for model in different}) == len(different)
-    assert fingerprint(replace(whole, matryoshka=())) == fingerprint(whole)
+    assert len({embedder_fingerprint(model) for model in different}) == len(different)
+    assert embedder_fingerprint(replace(whole, matryoshka=())) == embedder_fingerprint(whole)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from enrich.notes.grounding import grounded, quiet
 from enrich.notes.injection import orders, without_orders
 from enrich.notes.prompts import Window
-from enrich.notes.words import fold, language, other_script, related
+from enrich.notes.words import fold_word, other_script, related, text_language
 
 PUMP = Window(
     title="Service manual, bank F-200",
@@ -66,8 +66,8 @@ def test_a_name_number_or_identifier_that_stands_nowhere_is_not(note, named):
 @settings(max_examples=50, deadline=None)
 def test_a_name_is_ground_exactly_when_the_window_has_it(name):
     note = f"The seals of the pump and the oil of {name} are changed."
-    known = {fold(word) for word in f"{PUMP.title} {PUMP.text} {PUMP.before} {PUMP.after}".split()}
-    if not any(related(fold(name), word) for word in known):
+    known = {fold_word(word) for word in f"{PUMP.title} {PUMP.text} {PUMP.before} {PUMP.after}".split()}
+    if not any(related(fold_word(name), word) for word in known):
         assert repr(name) in grounded(note, PUMP)
     there = Window(title=PUMP.title, text=f"{PUMP.text} The man was called {name} there.")
     assert "names" not in grounded(note, there)
@@ -283,7 +283,7 @@ def test_parts_of_a_text_lose_together_what_the_whole_loses(paragraphs, data):
     ],
 )
 def test_a_language_is_told_or_left_open(text, expected):
-    assert language(text) == expected
+    assert text_language(text) == expected
 
 
 PASSAGES = {

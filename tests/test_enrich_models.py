@@ -19,18 +19,18 @@ import msgspec
 import pytest
 
 from enrich.models import fetching, registry
-from enrich.models.fetching import fetch, sources_of
+from enrich.models.fetching import fetch_model, sources_of
 from enrich.models.registry import (
     DEFAULT_EMBEDDER,
     EmbedderModel,
-    File,
     LanguageModel,
+    ModelFile,
     ModelFolder,
     default_root,
     find_llm,
     load_registry,
 )
-from enrich.models.sources import FolderSource, HubSource, PackageSource, Part, PartsSource
+from enrich.models.sources import HubSource, LocalFolder, PackageSource, Part, PartsSource
 from parsers.errors import ModelError
 
 CONTENTS = {
@@ -41,8 +41,8 @@ CONTENTS = {
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def file(path: str, data: bytes, role: registry.Role = "configuration") -> File:
-    return File(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), role=role)
+def file(path: str, data: bytes, role: registry.Role = "configuration") -> ModelFile:
+    return ModelFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), role=role)
 
 
 @pytest.fixture
@@ -323,14 +323,14 @@ def left_behind(root: Path) -> list[str]:
 def test_sources_are_the_folders_first(tmp_path: Path) -> None:
     minilm = load_registry().get(DEFAULT_EMBEDDER)
     kinds = [type(source) for source in sources_of(minilm, [tmp_path])]
-    assert kinds == [FolderSource, HubSource, PackageSource]
+    assert kinds == [LocalFolder, HubSource, PackageSource]
 
 
 @pytest.mark.parametrize("below", ["tiny", "."])
 def test_fetch_from_a_folder(tmp_path: Path, model: LanguageModel, hashed: list[str], below: str) -> None:
     put(tmp_path / "share" / below)
     folder, lines = ModelFolder(tmp_path / "root"), list[str]()
-    place = fetch(model, folder, sources_of(model, [tmp_path / "share"]), lines.append)
+    place = fetch_model(model, folder, sources_of(model, [tmp_path / "share"]), lines.append)
     assert place == tmp_path / "root" / "tiny"
     assert {path: (place / path).read_bytes() for path in CONTENTS} == CONTENTS
     assert "trying folder" in lines[0] and "verified" in lines[-1]
@@ -338,13 +338,13 @@ def test_fetch_from_a_folder(tmp_path: Path, model: LanguageModel, hashed: list[
     assert len(hashed) == 3  # and the next start takes none
     assert folder.find(model) == place
     assert len(hashed) == 3
-    assert "already in" in (fetch(model, folder, [], lines.append) and lines[-1])
+    assert "already in" in (fetch_model(model, folder, [], lines.append) and lines[-1])
 
 
 def test_fetch_from_a_package_never_imports_it(tmp_path: Path, model: LanguageModel, index: Path) -> None:
     package = wheel(index, "carrier", {f"data/{path}": data for path, data in CONTENTS.items()})
     source = PackageSource(package=package, folder="carrier/data")
-    place = fetch(model, ModelFolder(tmp_path / "root"), [source], print)
+    place = fetch_model(model, ModelFolder(tmp_path / "root"), [source], print)
     assert {path: (place / path).read_bytes() for path in CONTENTS} == CONTENTS
     assert "carrier" not in sys.modules
     assert left_behind(tmp_path / "root") == []
@@ -363,7 +363,7 @@ def parts_of(index: Path, *pieces: bytes) -> PartsSource:
 
 
 def test_fetch_joins_parts_in_order(tmp_path: Path, blob: LanguageModel, index: Path) -> None:
-    place = fetch(blob, ModelFolder(tmp_path / "root"), [parts_of(index, b"one", b"two", b"three")], print)
+    place = fetch_model(blob, ModelFolder(tmp_path / "root"), [parts_of(index, b"one", b"two", b"three")], print)
     assert (place / "blob.gguf").read_bytes() == b"onetwothree"
 
 
@@ -389,7 +389,7 @@ def test_wrong_parts_install_nothing(
 
     monkeypatch.setattr(fetching, "_downloaded", from_index)
     with pytest.raises(ModelError, match=says):
-        fetch(blob, ModelFolder(tmp_path / "root"), [parts_of(index, *pieces)], print)
+        fetch_model(blob, ModelFolder(tmp_path / "root"), [parts_of(index, *pieces)], print)
     assert not (tmp_path / "root" / "blob").exists()
     assert left_behind(tmp_path / "root") == []
 
@@ -399,15 +399,15 @@ def test_every_failed_source_is_told_and_the_next_is_tried(tmp_path: Path, blob:
     (index / "damaged-1.0-py3-none-any.whl").write_bytes(b"not an archive")
     put(tmp_path / "wrong", {"blob.gguf": b"onetwothreX"})
     failing = [
-        FolderSource(path=str(tmp_path / "nowhere")),
-        FolderSource(path=str(tmp_path / "wrong")),
+        LocalFolder(path=str(tmp_path / "nowhere")),
+        LocalFolder(path=str(tmp_path / "wrong")),
         PackageSource(package="missing==1.0"),
         PackageSource(package="damaged==1.0"),
         PackageSource(package="empty==1.0", folder="empty"),
     ]
     lines: list[str] = []
     with pytest.raises(ModelError) as caught:
-        fetch(blob, ModelFolder(tmp_path / "root"), failing, lines.append)
+        fetch_model(blob, ModelFolder(tmp_path / "root"), failing, lines.append)
     message = caught.value.message
     assert "does not hold all of blob.gguf" in message
     assert "expected sha256" in message
@@ -418,26 +418,26 @@ def test_every_failed_source_is_told_and_the_next_is_tried(tmp_path: Path, blob:
     assert not (tmp_path / "root" / "blob").exists()
 
     good = put(tmp_path / "good", {"blob.gguf": b"onetwothree"})
-    place = fetch(blob, ModelFolder(tmp_path / "root"), [*failing[:2], FolderSource(path=str(good))], print)
+    place = fetch_model(blob, ModelFolder(tmp_path / "root"), [*failing[:2], LocalFolder(path=str(good))], print)
     assert (place / "blob.gguf").read_bytes() == b"onetwothree"
 
 
 def test_a_model_without_a_source_says_so(tmp_path: Path, blob: LanguageModel) -> None:
     with pytest.raises(ModelError, match="no source is known"):
-        fetch(blob, ModelFolder(tmp_path), [], print)
+        fetch_model(blob, ModelFolder(tmp_path), [], print)
 
 
 def test_a_broken_model_is_replaced(tmp_path: Path, blob: LanguageModel) -> None:
     put(tmp_path / "root" / "blob", {"blob.gguf": b"broken", "stray": b"?"})
     good = put(tmp_path / "good", {"blob.gguf": b"onetwothree"})
-    place = fetch(blob, ModelFolder(tmp_path / "root"), [FolderSource(path=str(good))], print)
+    place = fetch_model(blob, ModelFolder(tmp_path / "root"), [LocalFolder(path=str(good))], print)
     assert [path.name for path in place.iterdir()] == ["blob.gguf"]
 
 
 def test_a_root_that_cannot_be_written_is_an_error_of_use(tmp_path: Path, blob: LanguageModel) -> None:
     (tmp_path / "root").write_text("not a folder")
     with pytest.raises(ModelError, match="cannot be written"):
-        fetch(blob, ModelFolder(tmp_path / "root"), [], print)
+        fetch_model(blob, ModelFolder(tmp_path / "root"), [], print)
 
 
 KILLED = """
@@ -479,7 +479,7 @@ def test_a_killed_fetch_leaves_no_model_and_the_next_one_works(tmp_path: Path, w
     with pytest.raises(ModelError, match="is not in the model folder"):
         ModelFolder(root).find(model)
     assert left_behind(root) == ["mine"]
-    place = fetch(model, ModelFolder(root), [FolderSource(path=str(good))], print)
+    place = fetch_model(model, ModelFolder(root), [LocalFolder(path=str(good))], print)
     assert (place / "a.gguf").read_bytes() == b"abc"
     assert left_behind(root) == []
 
@@ -497,7 +497,7 @@ def test_of_two_fetches_at_a_time_one_works_and_one_waits(
 
     monkeypatch.setattr(fetching, "_copy", slow)
     lines: list[str] = []
-    run = partial(fetch, blob, ModelFolder(tmp_path / "root"), [FolderSource(path=str(good))], lines.append)
+    run = partial(fetch_model, blob, ModelFolder(tmp_path / "root"), [LocalFolder(path=str(good))], lines.append)
     first = threading.Thread(target=run)
     first.start()
     assert started.wait(10)
@@ -607,7 +607,7 @@ def test_the_default_embedder_is_in_the_model_folder_byte_for_byte() -> None:
     minilm = load_registry().embedder(DEFAULT_EMBEDDER)
     place = ModelFolder(default_root()).find(minilm)
     assert isinstance(minilm, EmbedderModel)
-    assert set(registry.check(minilm, place)) == {file.path for file in minilm.files}
+    assert set(registry.check_files(minilm, place)) == {file.path for file in minilm.files}
 
 
 def test_an_unknown_embedder_lists_embedders_alone() -> None:

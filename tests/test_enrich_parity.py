@@ -15,9 +15,9 @@ from faults import FAULTS, SCRIPTS, no_prefix
 
 from enrich.embedding import parity
 from enrich.embedding.embedder import Embedder, open_embedder
-from enrich.embedding.parity import Comparison
+from enrich.embedding.parity import RuntimeComparison
 from enrich.embedding.runtime import RUNTIMES, RuntimeKind, Vectors, choice
-from enrich.models.conversion import convert, weights_for
+from enrich.models.conversion import convert_model, weights_for
 from enrich.models.registry import DEFAULT_EMBEDDER, ModelFolder, default_root, load_registry
 from parsers.errors import ModelError, StoreError
 
@@ -87,7 +87,7 @@ def test_a_mixed_batch_holds_short_and_long_texts(opened: Callable[..., Embedder
 # --- comparing
 
 
-def found(one: Embedder, other: Embedder) -> Comparison:
+def found(one: Embedder, other: Embedder) -> RuntimeComparison:
     return parity.against(one, parity.read_probes(parity.make_probes(other)))
 
 
@@ -178,7 +178,7 @@ def minilm() -> Iterator[Callable[..., Embedder]]:
     def open_one(runtime: str = "sentence-transformers") -> Embedder:
         chosen = choice(model, runtime)
         if RUNTIMES[chosen.runtime].converted:
-            convert(model, chosen, folder)
+            convert_model(model, chosen, folder)
         return open_embedder(model.name, registry, folder, runtime=runtime, device="cpu")
 
     yield open_one
@@ -233,10 +233,10 @@ def test_a_converted_file_says_where_it_comes_from(minilm: Callable[..., Embedde
         open_embedder(model.name, registry, folder, runtime="llama.cpp:fp16")
     minilm("llama.cpp:fp16")
     said: list[str] = []
-    record = convert(model, chosen, folder, said.append)
+    record = convert_model(model, chosen, folder, said.append)
     assert record.sources == {file.path: file.sha256 for file in model.files} and record.size > 40_000_000
-    assert record == convert(model, chosen, folder, said.append), "it is made once"
-    again = convert(model, chosen, ModelFolder(default_root()))
+    assert record == convert_model(model, chosen, folder, said.append), "it is made once"
+    again = convert_model(model, chosen, ModelFolder(default_root()))
     assert again.sha256 == record.sha256, "the same weights give the same bytes"
     weights = weights_for(model, chosen, folder.find(model), folder)
     embedder = open_embedder(model.name, registry, folder, runtime="llama.cpp:fp16")
@@ -248,17 +248,17 @@ def test_a_converted_file_says_where_it_comes_from(minilm: Callable[..., Embedde
         open_embedder(model.name, registry, folder, runtime="llama.cpp:fp16")
     left = weights.place.with_name(".making-killed")
     left.mkdir()
-    assert convert(model, chosen, folder).sha256 == record.sha256, "and is made anew"
+    assert convert_model(model, chosen, folder).sha256 == record.sha256, "and is made anew"
     assert not left.exists(), "what a killed conversion left goes with the next one"
 
 
 def test_what_cannot_be_converted_says_why(opened: Callable[..., Embedder], tmp_path: Path) -> None:
-    from enrich.models.gguf_file import convert as to_gguf
+    from enrich.models.gguf_file import write_gguf as to_gguf
 
     registry, folder = load_registry(), ModelFolder(default_root())
     model = registry.embedder(DEFAULT_EMBEDDER)
     with pytest.raises(ModelError, match=r"reads .* as it is"):
-        convert(model, choice(model, "sentence-transformers"), folder)
+        convert_model(model, choice(model, "sentence-transformers"), folder)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
     with pytest.raises(ModelError, match="its kind is 'qwen3'"):
         to_gguf(model, tmp_path, tmp_path / "x.gguf", "fp32")

@@ -13,7 +13,7 @@ from comparing import assert_equals_a_clean_build, rows
 from conftest import Workspace
 from fakes import LettersRuntime
 
-from enrich.embedding.embedder import WINDOW
+from enrich.embedding.embedder import TEXTS_IN_WINDOW
 from flows.sources.folder import FolderSource
 from indexes.storage.storage import Storage
 from parsers.document import Document
@@ -326,7 +326,7 @@ def test_a_broken_off_build_goes_on_from_the_last_finished_batch(
         return real(self, batch)
 
     monkeypatch.setattr(LettersRuntime, "encode", encode)
-    monkeypatch.setitem(WINDOW, "cpu", 1)
+    monkeypatch.setitem(TEXTS_IN_WINDOW, "cpu", 1)
     with pytest.raises(KeyboardInterrupt):
         workspace.build(batch_documents=2)
     assert rows(workspace) == before

@@ -20,7 +20,7 @@ from test_flows_notes import FirstWords
 
 from chunker.chunk import document_id, embedded_text
 from chunker.split import split
-from enrich.embedding.embedder import WINDOW
+from enrich.embedding.embedder import TEXTS_IN_WINDOW
 from enrich.embedding.runtime import Weights
 from flows.build.dry_run import plan_build
 from flows.maintenance import kept_revisions
@@ -476,7 +476,7 @@ def test_o27_every_step_is_found_in_old_and_new_readers(workspace: Workspace) ->
 def test_a_document_of_ten_thousand_chunks_across_many_batches(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(WINDOW, "cpu", 3_000)
+    monkeypatch.setitem(TEXTS_IN_WINDOW, "cpu", 3_000)
     text = "".join(f"## Part {n}\n\nHere word{n} stands.\n\n" for n in range(10_000))
     workspace.write("large.md", f"# Large\n\n{text}")
     workspace.write("small.md", "# Small\n\nA small one.\n")

@@ -19,7 +19,7 @@ from test_flows_build import NOTHING, files, without_memory
 from typer.testing import CliRunner
 
 from flows.build import rereading, steps
-from flows.build.build import BuildOptions, build
+from flows.build.build import BuildOptions, build_index
 from flows.build.dry_run import plan_build
 from flows.cli import printing
 from flows.cli.app import app
@@ -43,7 +43,7 @@ def fill(workspace: Workspace, count: int = 3) -> None:
 
 
 def again(workspace: Workspace, **options: Any) -> dict[str, Any]:
-    return build(workspace.settings(), BuildOptions(quiet=True, **options))
+    return build_index(workspace.settings(), BuildOptions(quiet=True, **options))
 
 
 def shown(workspace: Workspace, key: str) -> str:
@@ -236,13 +236,13 @@ def test_o39_builds_read_everything_again_by_turns(workspace: Workspace, monkeyp
 
 
 def test_o39_a_plan_is_kept_without_what_is_read_again(workspace: Workspace) -> None:
-    from flows.build.diff import Asked
+    from flows.build.diff import DiffOptions
 
     fill(workspace)
     workspace.build()
     workspace.write("new.md", "# New\n\nIt came.\n")
     kept = workspace.docs.parent / "plan.jsonl"
-    planned = plan_build(workspace.settings(), Asked(reread=True), kept)
+    planned = plan_build(workspace.settings(), DiffOptions(reread=True), kept)
     assert planned["documents"]["reread"] == 3 and planned["work"]["fetched"] == 4
     assert again(workspace, replay=kept)["work"]["fetched"] == 1
 
@@ -433,9 +433,9 @@ def test_o62_retry_failed_tries_what_was_parked_and_what_broke(
 
 
 def retry() -> Any:
-    from flows.build.diff import Asked
+    from flows.build.diff import DiffOptions
 
-    return Asked(retry_failed=True)
+    return DiffOptions(retry_failed=True)
 
 
 def out_of_order(self: FolderSource, key: str) -> Any:

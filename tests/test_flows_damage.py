@@ -23,7 +23,7 @@ from flows.maintenance.status import index_status
 from flows.opening import open_storage
 from flows.searching import answer_query
 from flows.settings import Mode
-from indexes.storage.digests import decode
+from indexes.storage.digests import decode_list
 from indexes.storage.objects import Objects
 from parsers.errors import GristmillError, StoreError, UsageError
 
@@ -103,7 +103,7 @@ def needed(objects: Objects) -> set[str]:
     for stat in objects.stats("files/0"):
         data = objects.get(stat.key)
         assert data is not None
-        found |= decode(data[0]).files.keys()
+        found |= decode_list(data[0]).files.keys()
     return found
 
 

@@ -15,7 +15,7 @@ from fakes import LettersRuntime
 from flows.cli import printing
 from flows.evaluation.ablation import ablate
 from flows.evaluation.evaluate import evaluate
-from flows.evaluation.golden_commands import Answer, add, check
+from flows.evaluation.golden_commands import Answer, add, check_golden
 from flows.evaluation.golden_set import resolve
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.record import read_record
@@ -194,7 +194,7 @@ def test_a_golden_set_is_checked(built: Workspace) -> None:
         asks("large", "All of it?", "valves.md", TEXT.partition("\n\n")[2].strip()),
         NOBODY,
     )
-    found = check(built.settings(), path)
+    found = check_golden(built.settings(), path)
     assert {(one["id"], one["what"]) for one in found["errors"]} == {("again", "duplicate"), ("gone", "stale")}
     assert {(one["id"], one["what"]) for one in found["warnings"]} == {("leak", "leak"), ("large", "large")}
     assert (found["answerable"], found["unanswerable"]) == (5, 1)
@@ -208,7 +208,7 @@ def test_a_question_is_written_from_a_hit(built: Workspace) -> None:
     path.write_bytes(path.read_bytes().rstrip(b"\n"))  # as an editor may leave it
     second = add(settings, path, "Who painted the gate?", Answer(hit=0))
     assert (first["added"]["id"], second["added"]["id"]) == ("q001", "q002")
-    assert check(settings, path)["errors"] == []
+    assert check_golden(settings, path)["errors"] == []
     with pytest.raises(UsageError, match="asks that already"):
         add(settings, path, "Two  winters", Answer(mode="bm25"))
     with pytest.raises(UsageError, match="does not stand in hit 1"):
@@ -260,7 +260,7 @@ def test_a_question_is_written_by_document_and_no_model_is_loaded(
         add(settings, path, f"{name}?", answer)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["id"] for line in lines] == ["q001", "q002", "q003", "q004", "q005"]
-    assert check(settings, path)["errors"] == []
+    assert check_golden(settings, path)["errors"] == []
     resolved = resolve(path, load_golden(path), {"deep/er/twice.md": TWICE, "valves.md": TEXT}, strict=True)
     places = [one.requirements[0][0] for one in resolved.asked]
     assert places[0].start == TWICE.index("The lamp is red.") and places[1].start == TWICE.index("The  lamp")
@@ -294,7 +294,7 @@ def test_a_hit_whose_words_stand_elsewhere_too_is_told_apart(twice: Workspace) -
     twice.build()
     for hit in (1, 2):
         add(settings, path, f"bell rings {'x' * hit}", Answer(hit=hit, mode="bm25", quote="A bell rings"))
-    assert check(settings, path)["errors"] == []
+    assert check_golden(settings, path)["errors"] == []
 
 
 NO_OFFSETS: dict[str, Any] = {"start": None, "end": None, "groups": []}

@@ -14,11 +14,11 @@ import pytest
 from lxml import etree, html
 
 from flows.pages import charts as charts
-from flows.pages.evaluation import LADDER, NAMED, page
+from flows.pages.evaluation import LADDER, NAMED, evaluation_page
 from indexes.evaluation import reading
 from indexes.evaluation.golden import Place
 from indexes.evaluation.metrics import Ranked, Score
-from indexes.evaluation.record import Asked, Example, Record, Run, compare_records, summarize
+from indexes.evaluation.record import AskedQuestion, Example, Record, Run, compare_records, summarize
 
 HOSTILE = (
     "<script>alert(1)</script> \"double\" 'single' </style><img src=x onerror=alert(2)> &lt; \ud800 \x00 </details>"
@@ -27,10 +27,10 @@ MODES = {"bm25": 0.030, "dense": 0.045, "hybrid": 0.070}  # chance of a requirem
 VARIANTS = {"text": 0.8, "path": 1.0, "path and extractive note": 1.1, f"note {HOSTILE}": 1.3}
 
 
-def question(number: int) -> Asked:
+def question(number: int) -> AskedQuestion:
     texts = {0: HOSTILE, 1: "为什么门没有打开?", 2: "why did ERR_TIMEOUT_42 " + "come back " * 40 + "?"}
     places = [[Place(f"handbook/{number}.md", 10, 90)], [Place("other.md", 5, 30)]][: 1 + number % 2]
-    return Asked(
+    return AskedQuestion(
         id=HOSTILE if number == 0 else f"q{number:03}",
         question=texts.get(number, f"how long is part {number} of the warranty kept?"),
         category=("recall", "repair", HOSTILE)[number % 3],
@@ -40,7 +40,7 @@ def question(number: int) -> Asked:
     )
 
 
-def made_run(variant: str, mode: str, questions: list[Asked], seed: int) -> Run:
+def made_run(variant: str, mode: str, questions: list[AskedQuestion], seed: int) -> Run:
     chance = MODES[mode] * VARIANTS[variant]
     source = random.Random(f"{seed} {list(VARIANTS).index(variant)} {mode}")
 
@@ -70,7 +70,7 @@ def made_run(variant: str, mode: str, questions: list[Asked], seed: int) -> Run:
     return msgspec.structs.replace(made, separation=0.71 if mode == "dense" else 0.64)
 
 
-def example(one: Asked, rank: int | None) -> Example:
+def example(one: AskedQuestion, rank: int | None) -> Example:
     text = f"The warranty of part {one.id} is kept for {rank} months. " * 24
     got = [
         {"key": f"handbook/{hit}.md", "locator": f"Care > Doors > {hit}", "text": text[: 120 * hit**2], "met": hit == 2}
@@ -121,7 +121,7 @@ def full() -> Record:
 
 @pytest.fixture(scope="module")
 def whole(full: Record) -> str:
-    return page(full, compared(full), "r1")
+    return evaluation_page(full, compared(full), "r1")
 
 
 def elements(text: str) -> Any:
@@ -202,8 +202,8 @@ def test_each_table_and_chart_says_what_it_is(whole: str) -> None:
 
 
 def test_the_same_record_gives_the_same_page(full: Record, whole: str) -> None:
-    assert page(full, compared(full), "r1") == whole
-    assert page(record(), compared(record()), "r1") == whole
+    assert evaluation_page(full, compared(full), "r1") == whole
+    assert evaluation_page(record(), compared(record()), "r1") == whole
 
 
 def test_every_run_stands_in_the_ladder_with_the_best_of_each_column_marked(full: Record, whole: str) -> None:
@@ -235,7 +235,7 @@ def test_a_group_says_how_far_it_is_from_all(full: Record, whole: str) -> None:
 def test_a_comparison_names_what_was_won_and_lost_and_counts_the_rest(full: Record) -> None:
     won = [one.id for one in full.questions[: NAMED + 3]]
     found = {"n": 30, "before": 0.5, "after": 0.6, "difference": 0.1, "interval": [0.02, 0.18], "p": 0.0312}
-    text = page(full, {"published hybrid": found | {"won": won, "lost": ["q029"], "missing": []}})
+    text = evaluation_page(full, {"published hybrid": found | {"won": won, "lost": ["q029"], "missing": []}})
     [section] = elements(text).xpath("//section[@aria-labelledby='comparison']")
     cells = section.xpath(".//tbody/tr/td/text()")
     assert cells == ["30", "0.500", "0.600", "+0.100", "+0.020 to +0.180", "0.031", "better", "23", "1"]
@@ -246,8 +246,8 @@ def test_a_comparison_names_what_was_won_and_lost_and_counts_the_rest(full: Reco
 
 
 def test_without_a_comparison_there_is_no_such_part(full: Record) -> None:
-    assert not elements(page(full)).xpath("//section[@aria-labelledby='comparison']")
-    assert "has a counterpart" in words(page(full, {}))
+    assert not elements(evaluation_page(full)).xpath("//section[@aria-labelledby='comparison']")
+    assert "has a counterpart" in words(evaluation_page(full, {}))
 
 
 def test_an_example_sets_what_was_wanted_beside_what_was_given(full: Record, whole: str) -> None:
@@ -264,7 +264,7 @@ def test_an_example_sets_what_was_wanted_beside_what_was_given(full: Record, who
 def test_an_index_without_vectors() -> None:
     made = record(variants=("text",), modes=("bm25",))
     assert made.channels == {}
-    text = page(msgspec.structs.replace(made, lengths={}))
+    text = evaluation_page(msgspec.structs.replace(made, lengths={}))
     assert "the index has no vectors" in words(text)
     assert "No lengths were recorded" in words(text)
     assert len(elements(text).xpath("//*[@role='img']")) == 2  # the curves, wide and narrow
@@ -274,14 +274,14 @@ def test_an_index_without_vectors() -> None:
 
 def test_one_question_and_no_examples() -> None:
     made = msgspec.structs.replace(record(1), examples=[])
-    text = page(made, compared(made))
+    text = evaluation_page(made, compared(made))
     assert "No question went wrong enough" in words(text)
     assert "1 questions" not in words(text)
 
 
 def test_a_record_as_it_comes_from_a_file_gives_the_same_page() -> None:
     made = record(3, ("text", "path"))
-    assert page(msgspec.convert(msgspec.to_builtins(made), Record)) == page(made)
+    assert evaluation_page(msgspec.convert(msgspec.to_builtins(made), Record)) == evaluation_page(made)
 
 
 @pytest.mark.parametrize(

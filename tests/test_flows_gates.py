@@ -124,9 +124,9 @@ def test_another_model_is_compared_with_the_one_before(workspace: Workspace) -> 
 def test_a_comparison_that_cannot_be_made_is_said(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     golden = fill(workspace)
     workspace.build()
-    monkeypatch.setattr(analysis, "VERSION", 99)
+    monkeypatch.setattr(analysis, "ANALYSIS_VERSION", 99)
     assert "; not compared: index " in workspace.build(golden=golden)["checks"]["recall"]
-    monkeypatch.setattr(analysis, "VERSION", 100)
+    monkeypatch.setattr(analysis, "ANALYSIS_VERSION", 100)
     assert "+0.0 points over 12 in both" in workspace.build(golden=golden)["checks"]["recall"]  # by the kept record
 
 
@@ -199,7 +199,7 @@ def test_corrupted_vectors_are_refused(workspace: Workspace, monkeypatch: pytest
             found.vectors[index] = vector._replace(values=vector.values * np.float32(factor))
         return found
 
-    monkeypatch.setattr(writing, "document_rows", corrupted)
+    monkeypatch.setattr(writing, "rows_of_document", corrupted)
     workspace.write("new.md", "# New\n\nA word on the handle.\n")
     assert "has a length of" in refused(workspace, "vectors")
     with pytest.raises(GateRefused):  # a broken index is not to be forced
@@ -215,7 +215,7 @@ def test_vectors_of_other_texts_are_refused(workspace: Workspace, monkeypatch: p
         found.vectors.reverse()
         return found
 
-    monkeypatch.setattr(writing, "document_rows", swapped)
+    monkeypatch.setattr(writing, "rows_of_document", swapped)
     with pytest.raises(GateRefused, match=r"gate vectors: chunk [0-9a-f]{32} embedded again"):
         workspace.build()
     assert Storage(str(workspace.index)).pointer() is None

@@ -17,7 +17,7 @@ from comparing import assert_equals_a_clean_build, bm25, catalog, rows
 from conftest import Workspace
 from fakes import LettersRuntime
 
-from flows.build.reindex import ReindexOptions, reindex
+from flows.build.reindex import ReindexOptions, swap_embedder
 from flows.maintenance import kept_revisions
 from flows.searching import published
 from flows.sources.folder import FolderSource
@@ -323,7 +323,7 @@ class World:
         self.plain()
 
     def reindex(self, embedder: str, *, rechunk: bool = False) -> dict[str, Any]:
-        return reindex(self.workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True))
+        return swap_embedder(self.workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True))
 
     # What is to be in the index.
 
@@ -456,7 +456,7 @@ def short_documents(workspace: Workspace) -> None:
 
 def swap(workspace: Workspace, embedder: str, *, rechunk: bool = False) -> dict[str, Any]:
     LettersRuntime.batches.clear()
-    report = reindex(workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True))
+    report = swap_embedder(workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True))
     workspace.flags = {"embedder": embedder} | ({"ruler": embedder} if rechunk else {})
     return report
 

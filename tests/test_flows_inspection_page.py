@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from lxml import etree, html
 
-from flows.pages.inspection import LISTED, Run, page, runs
+from flows.pages.inspection import LISTED, Stretch, inspection_page, runs
 from flows.pages.page import UNFIT
 
 HOSTILE = (
@@ -85,7 +85,7 @@ def found() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def whole(found: dict[str, Any]) -> str:
-    return page(found, HOSTILE)
+    return inspection_page(found, HOSTILE)
 
 
 def elements(text: str) -> Any:
@@ -194,7 +194,7 @@ def test_the_head_counts(found: dict[str, Any], whole: str) -> None:
 def test_long_lists_of_nodes_end_with_a_count() -> None:
     text = "x " * (LISTED + 5)
     nodes = [node("paragraph", at, at + 1, cells="A1:B2") for at in range(0, len(text), 2)]
-    rows = elements(page({"document": document(text, nodes), "chunks": []}, "a.md"))
+    rows = elements(inspection_page({"document": document(text, nodes), "chunks": []}, "a.md"))
     section = rows.xpath("//section[@aria-labelledby='nodes']")[0]
     assert len(section.xpath(".//tbody/tr")) == LISTED
     assert "and 5 more" in section.text_content()
@@ -203,7 +203,9 @@ def test_long_lists_of_nodes_end_with_a_count() -> None:
 
 @pytest.mark.parametrize("status", ["failed", "skipped", "empty"])
 def test_a_document_without_text_says_why(status: str) -> None:
-    text = page({"document": document("", [], status=status, reason=HOSTILE, metadata={}), "chunks": []}, "a.pdf")
+    text = inspection_page(
+        {"document": document("", [], status=status, reason=HOSTILE, metadata={}), "chunks": []}, "a.pdf"
+    )
     assert f"{status}: <script>" in words(text)
     assert "There is no text: <script>" in words(text)
     assert "There are no chunks: <script>" in words(text)
@@ -211,21 +213,21 @@ def test_a_document_without_text_says_why(status: str) -> None:
 
 
 def test_equal_values_give_an_equal_page(whole: str) -> None:
-    assert page(made(), HOSTILE) == whole
+    assert inspection_page(made(), HOSTILE) == whole
 
 
 def test_overlapping_chunks_are_shown_with_both_numbers() -> None:
     text = "0123456789"
     chunks = [chunk(0, 6), chunk(4, 9), chunk(5, 5), chunk(10, 10)]
     assert runs(text, chunks, []) == [
-        Run(0, 4, (1,), (1,), ""),
-        Run(4, 5, (1, 2), (2,), ""),
-        Run(5, 6, (1, 2), (3,), ""),
-        Run(6, 9, (2,), (), ""),
-        Run(9, 10, (), (), "in no chunk"),
-        Run(10, 10, (), (4,), ""),
+        Stretch(0, 4, (1,), (1,), ""),
+        Stretch(4, 5, (1, 2), (2,), ""),
+        Stretch(5, 6, (1, 2), (3,), ""),
+        Stretch(6, 9, (2,), (), ""),
+        Stretch(9, 10, (), (), "in no chunk"),
+        Stretch(10, 10, (), (4,), ""),
     ]
-    part = shown(page({"document": document(text, []), "chunks": chunks}, "a.md"))
+    part = shown(inspection_page({"document": document(text, []), "chunks": chunks}, "a.md"))
     assert part.text_content() == text
     assert part.xpath(".//*[contains(@class, 'mark')]/@data-label") == ["1", "2", "1 + 2", "3", "1 + 2", "2 …", "4"]
     [first, *_] = part.xpath(".//span[contains(@class, 'both')]/@title")
@@ -249,7 +251,7 @@ def test_the_work_grows_with_the_text() -> None:
     chunks = [chunk(at * size, at * size + size - 2, heading_path=["a"], locator="b") for at in range(count)]
     nodes = [node("section", at * size, len(text), level=1, title="a") for at in range(0, count, 10)]
     start = time.perf_counter()
-    made = page({"document": document(text, nodes), "chunks": chunks}, "a.md")
+    made = inspection_page({"document": document(text, nodes), "chunks": chunks}, "a.md")
     assert time.perf_counter() - start < 30
     assert made.count('class="mark"') == count
 

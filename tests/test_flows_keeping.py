@@ -20,9 +20,9 @@ from fakes import LettersRuntime
 from test_flows_build import NOTHING, files
 from typer.testing import CliRunner
 
-from flows.build.build import BuildOptions, build
+from flows.build.build import BuildOptions, build_index
 from flows.build.dry_run import plan_build
-from flows.build.reindex import ReindexOptions, reindex
+from flows.build.reindex import ReindexOptions, swap_embedder
 from flows.cli import printing
 from flows.cli.app import app
 from flows.maintenance import kept_revisions
@@ -51,7 +51,7 @@ def quiet(message: str) -> None:
 
 
 def swap(workspace: Workspace, embedder: str, *, rechunk: bool = False) -> dict[str, Any]:
-    return reindex(workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True))
+    return swap_embedder(workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True))
 
 
 def numbers(workspace: Workspace) -> list[int]:
@@ -506,7 +506,7 @@ def test_a_kept_plan_is_built_or_refused(workspace: Workspace) -> None:
     kept = workspace.docs.parent / "plan.jsonl"
 
     def replay(**flags: Any) -> dict[str, Any]:
-        return build(workspace.settings(**flags), BuildOptions(quiet=True, replay=kept))
+        return build_index(workspace.settings(**flags), BuildOptions(quiet=True, replay=kept))
 
     with pytest.raises(UsageError, match="cannot be read"):
         replay()

@@ -151,7 +151,7 @@ def test_the_command_runs_a_flow_with_its_tasks(
         assert last.state is not None and last.state.is_completed()
         tasks = client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[last.id])))
     names = {one.name.rsplit("-", 1)[0] for one in tasks}
-    assert names == {"list_documents", "fetch", "parse", "chunk", "note", "embed", "write", "check", "publish"}
+    assert names == {"list_documents", "fetch", "parse", "chunk", "note", "embed", "write", "pass_gates", "publish"}
     assert {tag for one in tasks for tag in one.tags} == {f"gristmill-{name}" for name in names}
 
 

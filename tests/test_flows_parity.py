@@ -20,7 +20,7 @@ from fakes import LettersRuntime
 from enrich.embedding import embedder as policy
 from enrich.embedding.embedder import Embedder
 from enrich.embedding.runtime import RUNTIMES, Provenance, RuntimeKind, Vectors, choice
-from enrich.models.conversion import convert
+from enrich.models.conversion import convert_model
 from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, load_registry
 from flows.evaluation import parity
 from flows.gates import gates
@@ -372,7 +372,7 @@ def test_a_gpu_is_given_enough_texts_to_be_kept_busy(two: Workspace, monkeypatch
 
 
 def test_the_window_of_the_memory_is_that_of_the_device() -> None:
-    assert policy.WINDOW.keys() == policy.FEEDERS.keys() == policy.BATCH_TOKENS.keys()
+    assert policy.TEXTS_IN_WINDOW.keys() == policy.FEEDERS.keys() == policy.BATCH_TOKENS.keys()
 
 
 # --- the real runtimes
@@ -400,7 +400,7 @@ def test_quantized_weights_are_refused_by_search_and_build(workspace: Workspace)
     model, folder = built_with(workspace, DEFAULT_EMBEDDER)
     before = open_storage(workspace.settings()).pointer()
     for name, agrees in (("onnx:int8", False), ("llama.cpp:q4_k_m", False), ("onnx", True), ("llama.cpp:fp16", True)):
-        convert(model, choice(model, name), folder)
+        convert_model(model, choice(model, name), folder)
         if agrees:
             assert search(workspace, runtime=name)["hits"][0]["key"] == "pump.md"
             continue
@@ -420,7 +420,7 @@ def test_whatever_is_wrong_is_refused_by_search_and_build(
 ) -> None:
     fault, chosen = faults.FAULTS[name], "llama.cpp:fp16"
     model, folder = built_with(workspace, fault.model)
-    convert(model, choice(model, chosen), folder)
+    convert_model(model, choice(model, chosen), folder)
     before = open_storage(workspace.settings()).pointer()
     right = embedding.open_embedder
 

@@ -9,8 +9,8 @@ import pytest
 from conftest import Workspace
 
 from enrich.models.registry import ModelFolder, load_registry
-from flows.build.build import BuildOptions, build
-from flows.build.reindex import ReindexOptions, reindex
+from flows.build.build import BuildOptions, build_index
+from flows.build.reindex import ReindexOptions, swap_embedder
 from flows.searching import open_searcher
 from flows.settings import Settings, load_settings
 from indexes.storage.storage import Storage
@@ -44,12 +44,12 @@ def swapped(tmp_path: Path, prefect: None) -> Settings:
 
 
 def swap(settings: Settings, **options: Any) -> dict[str, Any]:
-    return reindex(settings, ReindexOptions(embedder="MiniLM-128", quiet=True, **options))
+    return swap_embedder(settings, ReindexOptions(embedder="MiniLM-128", quiet=True, **options))
 
 
 @pytest.mark.real
 def test_a_swap_embeds_each_stored_text_once_and_nothing_else(swapped: Settings) -> None:
-    first = build(swapped, BuildOptions(quiet=True))
+    first = build_index(swapped, BuildOptions(quiet=True))
     report = swap(swapped)
     assert report["generation"] != first["generation"] and report["revision"] == first["revision"] + 1
     assert {name: report["work"][name] for name in ("fetched", "parsed", "chunked", "notes")} == dict.fromkeys(
@@ -59,7 +59,7 @@ def test_a_swap_embeds_each_stored_text_once_and_nothing_else(swapped: Settings)
     assert report["work"]["embedded"] == first["work"]["embedded"] == report["chunks"]["total"] - 1  # the copy's text
     hit = open_searcher(swapped, "dense").search("why did the pump stop?", "dense", k=1)[0]
     assert hit.key == "pump.md"
-    after = build(swapped, BuildOptions(quiet=True))  # builds follow the published embedder
+    after = build_index(swapped, BuildOptions(quiet=True))  # builds follow the published embedder
     assert not after["published"] and after["work"]["embedded"] == 0
     with pytest.raises(UsageError, match="already"):
         swap(swapped)
@@ -69,14 +69,14 @@ def test_a_swap_embeds_each_stored_text_once_and_nothing_else(swapped: Settings)
 def test_a_text_over_the_new_limit_is_refused_before_any_work_and_can_be_cut_again(swapped: Settings) -> None:
     long = " ".join(f"The gauge of line {number} stands beside the door." for number in range(60))
     (Path(str(swapped.source)) / "long.txt").write_text(long)
-    first = build(swapped, BuildOptions(quiet=True))
+    first = build_index(swapped, BuildOptions(quiet=True))
     with pytest.raises(UsageError, match="over the 128 tokens that MiniLM-128 reads") as refused:
         swap(swapped)
     assert "--rechunk" in refused.value.remedy
     report = swap(swapped, rechunk=True)
     assert report["work"]["fetched"] == report["work"]["parsed"] == report["truncated"] == 0
     assert report["chunks"]["total"] > first["chunks"]["total"]
-    after = build(swapped, BuildOptions(quiet=True))
+    after = build_index(swapped, BuildOptions(quiet=True))
     assert not after["published"], "builds follow the ruler too"
 
 
@@ -89,7 +89,7 @@ def test_a_swap_to_shorter_vectors_of_the_same_model_and_back(workspace: Workspa
     first = workspace.build()
     for name, dimension in (("letters@24", 24), ("letters", 26)):
         own = workspace.settings(embedder=name)
-        report = reindex(own, ReindexOptions(embedder=name, quiet=True))
+        report = swap_embedder(own, ReindexOptions(embedder=name, quiet=True))
         assert report["chunks"]["total"] == first["chunks"]["total"]
         pointer = Storage(str(workspace.index)).pointer()
         assert pointer is not None and (pointer.embedder, pointer.dimension) == (name, dimension)

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexes.lexical.analysis import (
+    ANALYSIS_VERSION,
     IDENTIFIER_LIMIT,
     QUERY_CHARACTERS,
     QUERY_TERMS,
     UNTOLD,
-    VERSION,
     WORD_LIMIT,
     analyse,
     analyse_query,
-    fingerprint,
+    analysis_fingerprint,
     fold,
     phrases,
 )
@@ -35,8 +35,10 @@ def test_other_terms_need_another_version() -> None:
         " WHO guidelines, AT&T, § 12 Abs. 3, 1.000,50"
     )
     digest = hashlib.sha256("\n".join(analyse(fixture)).encode()).hexdigest()[:16]
-    assert (VERSION, digest) == (6, "4acad25f51ee0dd3")
-    assert fingerprint().startswith(f"analysis {VERSION}, Unicode {unicodedata.unidata_version}, Snowball ")
+    assert (ANALYSIS_VERSION, digest) == (6, "4acad25f51ee0dd3")
+    assert analysis_fingerprint().startswith(
+        f"analysis {ANALYSIS_VERSION}, Unicode {unicodedata.unidata_version}, Snowball "
+    )
 
 
 @given(texts, texts)

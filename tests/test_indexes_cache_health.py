@@ -23,8 +23,8 @@ def storage(tmp_path: Path) -> Storage:
     for start in range(0, 12, 4):
         notes.add({key: key.encode() * 9 for key in KEYS[start : start + 4]})
     BytesCache(storage.cache(), "chunks").add({KEYS[0]: b"chunk"})
-    health.record(storage.objects)
-    assert health.damages(storage.objects, thorough=True) == []
+    health.record_cache_digests(storage.objects)
+    assert health.cache_damages(storage.objects, thorough=True) == []
     return storage
 
 
@@ -49,12 +49,14 @@ BAD: dict[str, Callable[[Path], object]] = {
 def test_the_whole_pieces_of_a_damaged_table_stay(storage: Storage, what: str, thorough: bool) -> None:
     piece = pieces(storage)[1]
     BAD[what](piece)
-    assert [one.key.rsplit("/", 1)[1] for one in health.damages(storage.objects, thorough=thorough)] == [piece.name]
+    assert [one.key.rsplit("/", 1)[1] for one in health.cache_damages(storage.objects, thorough=thorough)] == [
+        piece.name
+    ]
     (said,) = health.heal(storage, thorough=thorough)
     assert "cache table notes is damaged" in said and piece.name in said and "its whole parts stay" in said
     found = notes(storage)
     assert sorted(found) == [*KEYS[:4], *KEYS[8:]] and all(value == key.encode() * 9 for key, value in found.items())
-    assert health.damages(storage.objects, thorough=True) == [] and health.heal(storage, thorough=True) == []
+    assert health.cache_damages(storage.objects, thorough=True) == [] and health.heal(storage, thorough=True) == []
     BytesCache(storage.cache(), "notes").put({key: key.encode() * 9 for key in KEYS})
     assert sorted(notes(storage)) == KEYS and BytesCache(storage.cache(), "chunks").known(KEYS) == {KEYS[0]}
 
@@ -80,14 +82,14 @@ def test_a_table_of_which_nothing_can_be_read_is_dropped_and_the_others_are_not(
 def test_a_damaged_list_is_written_anew_and_costs_nothing(storage: Storage) -> None:
     path = Path(storage.address) / health.LIST
     path.write_bytes(path.read_bytes().replace(b"notes", b"n0tes", 1))
-    assert [one.key for one in health.damages(storage.objects, thorough=False)] == [health.LIST]
+    assert [one.key for one in health.cache_damages(storage.objects, thorough=False)] == [health.LIST]
     assert health.heal(storage, thorough=False) == [] or len(notes(storage)) == 12
-    assert health.damages(storage.objects, thorough=True) == [] and len(notes(storage)) == 12
+    assert health.cache_damages(storage.objects, thorough=True) == [] and len(notes(storage)) == 12
 
 
 def test_an_index_without_a_list_is_checked_as_far_as_its_manifests_tell(storage: Storage) -> None:
     storage.objects.delete([health.LIST])
-    assert health.damages(storage.objects, thorough=True) == []
+    assert health.cache_damages(storage.objects, thorough=True) == []
     pieces(storage)[0].unlink()
-    assert len(health.damages(storage.objects, thorough=False)) == 1
+    assert len(health.cache_damages(storage.objects, thorough=False)) == 1
     assert health.heal(storage, thorough=False) and sorted(notes(storage)) == KEYS[4:]

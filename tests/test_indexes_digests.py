@@ -99,10 +99,10 @@ def test_no_manifest_is_read_wrongly(tmp_path: Path) -> None:
 def test_a_file_that_stands_in_the_last_list_is_not_read_again(tmp_path: Path) -> None:
     made = table(tmp_path)
     objects = Counting(tmp_path)
-    first = digests.record(objects, digests.table_files(objects, "chunks.lance/", made.version), {})
+    first = digests.record_digests(objects, digests.table_files(objects, "chunks.lance/", made.version), {})
     made.add(pa.table({"id": ["e" * 32], "n": [301]}, schema=SCHEMA))
     objects.read.clear()
-    second = digests.record(objects, digests.table_files(objects, "chunks.lance/", made.version), first)
+    second = digests.record_digests(objects, digests.table_files(objects, "chunks.lance/", made.version), first)
     assert sorted(objects.read) == sorted(second.keys() - first.keys()) and len(objects.read) == 3
     assert not digests.damages(objects, second, thorough=True)
 
@@ -113,12 +113,12 @@ def test_what_tantivy_writes_anew_and_the_probes_are_read_each_time(tmp_path: Pa
     keys = [*(f"generations/g1/{name}" for name in names), "probes/f"]
     for key in keys:
         objects.put(key, b"1234")
-    first = digests.record(objects, dict.fromkeys(keys, 4), {})
+    first = digests.record_digests(objects, dict.fromkeys(keys, 4), {})
     objects.read.clear()
     moved = [key.replace("00000001", "00000002") for key in keys]
     for key in moved:
         objects.put(key, b"4321")
-    second = digests.record(objects, dict.fromkeys(moved, 4), first)
+    second = digests.record_digests(objects, dict.fromkeys(moved, 4), first)
     assert sorted(objects.read) == sorted([moved[0], moved[1], "probes/f"])
     assert second[moved[2]] == first[keys[2]], "a segment's file of the revision before, in its own folder"
 

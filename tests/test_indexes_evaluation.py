@@ -20,12 +20,12 @@ from indexes.evaluation.kinds import kind
 from indexes.evaluation.metrics import Ranked, interval, score, separation
 from indexes.evaluation.reading import channels, reading
 from indexes.evaluation.record import (
-    Asked,
+    AskedQuestion,
     Record,
     Run,
     compare_records,
+    evaluation_key,
     read_record,
-    record_key,
     summarize,
     write_record,
 )
@@ -217,9 +217,9 @@ def run(mode: str, *rankings: Ranked, variant: str = "published") -> Run:
     return summarize(variant, mode, asked(len(rankings)), rankings, _scores(rankings), [10] * 10)
 
 
-def asked(count: int) -> list[Asked]:
+def asked(count: int) -> list[AskedQuestion]:
     return [
-        Asked.of(Question(id=f"q{i}", question=f"Where is part {i}?"), [[Place("a.md", 10 * i, 10 * i + 10)]])
+        AskedQuestion.of(Question(id=f"q{i}", question=f"Where is part {i}?"), [[Place("a.md", 10 * i, 10 * i + 10)]])
         for i in range(count)
     ]
 
@@ -251,7 +251,7 @@ def record(*runs: Run, **changes: Any) -> Record:
 def test_a_record_is_kept_and_read_again(tmp_path: Path) -> None:
     kept = write_record(FolderObjects(tmp_path / "new"), record(run("bm25", ranked(0), ranked(5))))
     assert kept.id.startswith("2026-01-02T030405Z-")
-    assert read_record(tmp_path / "new" / record_key(kept.id)) == kept
+    assert read_record(tmp_path / "new" / evaluation_key(kept.id)) == kept
     assert [path.suffix for path in (tmp_path / "new" / "evaluations").iterdir()] == [".json"]
 
 
@@ -312,7 +312,7 @@ def test_a_change_of_the_metrics_raises_their_version() -> None:
     """Kept records were measured by VERSION: raise it when these figures move."""
     one = run("bm25", ranked(3, 0), ranked(1), ranked(7, 8, 9))
     figures = (one.recall["1"], one.recall["2"], one.mrr, one.ndcg, one.precision, one.iou, one.intervals["1"])
-    assert (metrics.VERSION, figures) == (1, (0.3333, 0.6667, 0.5, 0.5436, 0.5, 0.5, (0.0, 1.0)))
+    assert (metrics.METRICS_VERSION, figures) == (1, (0.3333, 0.6667, 0.5, 0.5436, 0.5, 0.5, (0.0, 1.0)))
 
 
 def test_a_span_with_one_end_is_refused_when_it_is_read(tmp_path: Path) -> None:
@@ -341,10 +341,10 @@ def test_a_quote_that_differs_in_spacing_alone_is_the_one_just_as_quoted() -> No
 def test_questions_are_compared_by_the_words_they_require_where_offsets_moved() -> None:
     question = Question(id="q0", question="Where?", spans=[Span(doc="a.md", quote="x")])
     moved = [
-        Asked.of(question, [[Place("a.md", n, n + 3)]], {"a.md": " " * n + text})
+        AskedQuestion.of(question, [[Place("a.md", n, n + 3)]], {"a.md": " " * n + text})
         for n, text in ((2, "red"), (5, "red"))
     ]
-    other = Asked.of(question, [[Place("a.md", 0, 3)]], {"a.md": "two"})
+    other = AskedQuestion.of(question, [[Place("a.md", 0, 3)]], {"a.md": "two"})
     before = msgspec.structs.replace(record(run("bm25", ranked(5))), questions=[moved[0]], corpus="d" * 64)
     after = record(run("bm25", ranked(0)))
     assert compare_records(before, msgspec.structs.replace(after, questions=[moved[1]]), 10)["published bm25"]["n"] == 1

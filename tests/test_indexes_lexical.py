@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import indexes.lexical.index
-from indexes.lexical.index import LexicalIndex, Weights, snapshot
-from indexes.rows import Row, to_table
+from indexes.lexical.index import Boosts, LexicalIndex, snapshot
+from indexes.rows import ChunkRow, to_table
 from indexes.search.filters import parse_filters
 from parsers.errors import IndexBusy, StoreError
 
@@ -30,7 +30,7 @@ def make_id(number: int) -> str:
 
 def make_table(texts: dict[int, str], prefix: str = "", labels: tuple[str, ...] = ()) -> pa.Table:
     rows = [
-        Row(
+        ChunkRow(
             chunk_id=make_id(number),
             document_id=make_id(number // 10),
             key=f"a/{number // 10}.md",
@@ -105,12 +105,14 @@ def test_an_exact_identifier_stands_first(index: LexicalIndex) -> None:
 )
 def test_a_field_counts_by_its_weight(index: LexicalIndex, field: str, query: str, value: dict[str, object]) -> None:
     rows = [
-        Row(chunk_id=make_id(1), document_id=make_id(9), key="a.md", start=0, end=9, text="a valve and more", **value),
-        Row(chunk_id=make_id(2), document_id=make_id(9), key="a.md", start=9, end=20, text="valve valve and more"),
+        ChunkRow(
+            chunk_id=make_id(1), document_id=make_id(9), key="a.md", start=0, end=9, text="a valve and more", **value
+        ),
+        ChunkRow(chunk_id=make_id(2), document_id=make_id(9), key="a.md", start=9, end=20, text="valve valve and more"),
     ]
     index.apply([], to_table(rows, [None, None], 4))
     index.commit()
-    first = [index.search(query, 2, weights=Weights(**{field: weight}))[0][0] for weight in (0.0, 9.0)]
+    first = [index.search(query, 2, weights=Boosts(**{field: weight}))[0][0] for weight in (0.0, 9.0)]
     assert first == [make_id(2), make_id(1)]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from indexes.lexical.analysis import analyse, analyse_query
 from indexes.lexical.index import LexicalIndex
 from indexes.lexical.names import LIMIT, names_of
-from indexes.rows import Row, Vector, to_table
+from indexes.rows import ChunkRow, Vector, to_table
 from indexes.search.search import Searcher
 from indexes.vectors import ChunkTable
 
@@ -148,7 +148,7 @@ CASES = [
 def searcher(folder: Path, texts: list[str], named: int) -> Searcher:
     """A searcher over these texts whose vectors put the named one behind all the others."""
     rows = [
-        Row(chunk_id=f"{n:032x}", document_id=f"{n:032x}", key=f"{n}.md", start=0, end=len(text), text=text)
+        ChunkRow(chunk_id=f"{n:032x}", document_id=f"{n:032x}", key=f"{n}.md", start=0, end=len(text), text=text)
         for n, text in enumerate(texts)
     ]
     vectors = [Vector(np.array([1.0, n + 100.0 * (n == named)], np.float32), "by eye") for n in range(len(rows))]
@@ -231,7 +231,7 @@ ASKED = {
 def test_the_files_of_o36_with_the_real_model(
     shared: Path, tmp_path: Path, prefect: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows.build.build import BuildOptions, build
+    from flows.build.build import BuildOptions, build_index
     from flows.searching import open_searcher
     from flows.settings import load_settings
 
@@ -240,7 +240,7 @@ def test_the_files_of_o36_with_the_real_model(
     monkeypatch.chdir(tmp_path)
     source = shared / "cases/files/o36"
     settings = load_settings(source=str(source), index=str(tmp_path / "index"), exclude=["*.tsv"])
-    build(settings, BuildOptions(quiet=True))
+    build_index(settings, BuildOptions(quiet=True))
     search = open_searcher(settings, "hybrid")
     asked = (source / "queries.tsv").read_text(encoding="utf-8").splitlines()
     assert set(ASKED) <= set(asked)

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import indexes.vectors
 from indexes.evaluation.asking import SPARE, Corpus, ask
-from indexes.evaluation.metrics import DEPTH
+from indexes.evaluation.metrics import MEASURED_DEPTH
 from indexes.lexical.index import LexicalIndex
 from indexes.nearest import Nearest
-from indexes.rows import Row, Vector, to_table
+from indexes.rows import ChunkRow, Vector, to_table
 from indexes.search.search import Fusion
 from indexes.storage.tables import Table
 from indexes.vectors import ChunkTable
@@ -38,7 +38,7 @@ def make_vectors(count: int, seed: int, *, dimension: int = DIMENSION) -> Vector
 
 def make_rows(vectors: list[Vectors | None], texts: list[str] | None = None) -> pa.Table:
     rows = [
-        Row(
+        ChunkRow(
             chunk_id=make_id(number),
             document_id=make_id(number // 10),
             key=f"a/{number // 10}.md",
@@ -191,13 +191,13 @@ def test_a_set_of_questions_reads_the_vectors_once(table: ChunkTable, tmp_path: 
         found = ask(table, index, corpus, [f"text {n}" for n in range(count)], make_vectors(count, 2), Fusion())
         assert vector_scans(scans) == 1
         assert len(found["dense"]) == len(found["hybrid"]) == count
-        assert all(len(one.names) == DEPTH for one in found["dense"])
+        assert all(len(one.names) == MEASURED_DEPTH for one in found["dense"])
 
 
 def test_many_chunks_of_one_text_cost_one_scan_more_for_all_questions(
     table: ChunkTable, tmp_path: Path, scans: list[list[str]]
 ) -> None:
-    copies = DEPTH + SPARE + 10
+    copies = MEASURED_DEPTH + SPARE + 10
     vectors = make_vectors(300, 1)
     written = make_rows([vectors[0]] * copies + list(vectors), ["copy"] * copies + [f"text {n}" for n in range(300)])
     table.apply([], written)
@@ -206,7 +206,7 @@ def test_many_chunks_of_one_text_cost_one_scan_more_for_all_questions(
     queries = np.stack([vectors[0], -vectors[0], vectors[0] * 2])
     found = ask(table, index, corpus, ["one", "two", "three"], queries, Fusion())["dense"]
     assert vector_scans(scans) == 2
-    assert all(len(one.names) == DEPTH for one in found)
+    assert all(len(one.names) == MEASURED_DEPTH for one in found)
     assert found[0].texts[0] == found[2].texts[0] and len(found[0].places[0]) == copies
 
 
@@ -217,4 +217,4 @@ def test_filters_that_always_hold_stand_before_the_ranking(table: ChunkTable, tm
     found = ask(table, index, corpus, ["text"], make_vectors(1, 2), Fusion(always=("label=odd",)))
     for mode in ("dense", "bm25", "hybrid"):
         assert found[mode][0].names and all(int(name, 16) % 2 for name in found[mode][0].names)
-    assert len(found["dense"][0].names) == DEPTH
+    assert len(found["dense"][0].names) == MEASURED_DEPTH

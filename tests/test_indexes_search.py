@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import indexes.vectors
 from indexes.lexical.index import LexicalIndex
-from indexes.rows import Row, Vector, to_table
+from indexes.rows import ChunkRow, Vector, to_table
 from indexes.search.filters import Filter, parse_filters, to_sql
 from indexes.search.search import RRF_K, Fusion, Hit, Searcher, fuse
 from indexes.vectors import ChunkTable
@@ -32,8 +32,8 @@ def embed(text: str) -> npt.NDArray[np.float32]:
     return np.array([words.count(word) + 0.01 for word in WORDS], np.float32)
 
 
-def make_row(number: int, text: str, key: str = "a.md", labels: Sequence[str] = ()) -> Row:
-    return Row(
+def make_row(number: int, text: str, key: str = "a.md", labels: Sequence[str] = ()) -> ChunkRow:
+    return ChunkRow(
         chunk_id=f"{number:032x}",
         document_id=hashlib.sha256(key.encode()).hexdigest()[:32],
         key=key,
@@ -47,7 +47,7 @@ def make_row(number: int, text: str, key: str = "a.md", labels: Sequence[str] = 
     )
 
 
-def make_stores(folder: Path, rows: list[Row], *, vectors: bool = True) -> tuple[ChunkTable, LexicalIndex]:
+def make_stores(folder: Path, rows: list[ChunkRow], *, vectors: bool = True) -> tuple[ChunkTable, LexicalIndex]:
     table = ChunkTable.create(lancedb.connect(folder / "table"), len(WORDS))
     written = to_table(rows, [Vector(embed(row.text), "by eye") if vectors else None for row in rows], len(WORDS))
     table.apply([], written)

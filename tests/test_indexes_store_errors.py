@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from flows.cli.app import app
 from indexes.lexical.index import COLUMNS, LexicalIndex
-from indexes.storage.errors import as_store_error, is_panic, told
+from indexes.storage.errors import as_store_error, clear_errors, is_panic
 from parsers.errors import GateRefused, StoreError
 
 
@@ -33,7 +33,10 @@ def a_panic(tmp_path: Path) -> BaseException:
 def test_a_panic_is_no_exception_and_becomes_a_clear_error(tmp_path: Path) -> None:
     panic = a_panic(tmp_path)
     assert not isinstance(panic, Exception) and is_panic(panic)
-    with pytest.raises(StoreError, match="index somewhere: a file of it cannot be read") as error, told("somewhere"):
+    with (
+        pytest.raises(StoreError, match="index somewhere: a file of it cannot be read") as error,
+        clear_errors("somewhere"),
+    ):
         raise panic
     assert "gristmill verify" in error.value.remedy and "/root/.cargo" not in error.value.message
 
@@ -43,7 +46,7 @@ def test_a_panic_is_no_exception_and_becomes_a_clear_error(tmp_path: Path) -> No
 )
 def test_what_is_no_error_of_a_store_passes(error: BaseException) -> None:
     assert as_store_error("somewhere", error) is None
-    with pytest.raises(type(error)), told("somewhere"):
+    with pytest.raises(type(error)), clear_errors("somewhere"):
         raise error
 
 
@@ -51,10 +54,10 @@ def test_what_lancedb_says_of_a_damaged_file_is_clear(tmp_path: Path) -> None:
     table = lancedb.connect(str(tmp_path)).create_table("t", pa.table({"n": range(100)}))
     (data,) = (tmp_path / "t.lance" / "data").iterdir()
     data.write_bytes(data.read_bytes()[:50])
-    with pytest.raises(StoreError, match="cannot be read") as error, told(str(tmp_path)):
+    with pytest.raises(StoreError, match="cannot be read") as error, clear_errors(str(tmp_path)):
         table.search().limit(None).to_arrow()
     assert "rustc" not in error.value.message and "\n" not in error.value.message
-    with pytest.raises(StoreError, match="cannot be read"), told(str(tmp_path)):
+    with pytest.raises(StoreError, match="cannot be read"), clear_errors(str(tmp_path)):
         lancedb.connect(str(tmp_path)).open_table("another")
 
 

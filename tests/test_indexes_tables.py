@@ -120,7 +120,7 @@ def test_a_copy_that_is_killed_is_finished(tmp_path: Path, monkeypatch: pytest.M
             assert killed_at >= 4
     again = lancedb.connect(tmp_path)
     tables.finish_copies(again)
-    assert tables.names(again) == {"some"}
+    assert tables.table_names(again) == {"some"}
     assert keys(Table(again, "some")) == meant
     tables.copy_over(again, "some")
     assert keys(Table(again, "some")) == meant

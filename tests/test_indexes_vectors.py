@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import indexes.vectors
 from chunker.chunk import Chunk, chunk_ids
 from indexes.cache.store import text_digest
-from indexes.rows import Row, Vector, best, check, document_rows, row_digest, schema, to_table
+from indexes.rows import ChunkRow, Vector, best, check_rows, document_rows, row_digest, schema, to_table
 from indexes.storage import tables
 from indexes.storage.objects import FolderObjects
 from indexes.vectors import ChunkTable
@@ -29,9 +29,9 @@ def make_id(number: int) -> str:
     return f"{number:032x}"
 
 
-def make_row(number: int, text: str = "some words", **changes: object) -> Row:
+def make_row(number: int, text: str = "some words", **changes: object) -> ChunkRow:
     fields = {"chunk_id": make_id(number), "document_id": make_id(number // 10), "key": f"a/{number // 10}.md"}
-    return Row(**{**fields, "start": 0, "end": len(text), "text": text, **changes})  # type: ignore[arg-type]
+    return ChunkRow(**{**fields, "start": 0, "end": len(text), "text": text, **changes})  # type: ignore[arg-type]
 
 
 def make_vector(number: int) -> Vector:
@@ -70,11 +70,11 @@ def nearest(numbers: list[int], query: np.ndarray, k: int) -> list[str]:
 def test_every_field_that_a_reader_sees_moves_the_digest() -> None:
     row = make_row(1)
     digests = {row_digest(row, has_vector=True), row_digest(row, has_vector=False)}
-    for field in msgspec.structs.fields(Row):
+    for field in msgspec.structs.fields(ChunkRow):
         value = getattr(row, field.name)
         other = value + 1 if isinstance(value, int) else ("x",) if isinstance(value, tuple) else value + "x"
         digests.add(row_digest(msgspec.structs.replace(row, **{field.name: other}), has_vector=True))
-    assert len(digests) == 2 + len(Row.__struct_fields__)
+    assert len(digests) == 2 + len(ChunkRow.__struct_fields__)
 
 
 @given(st.lists(st.text(max_size=3), max_size=3), st.lists(st.text(max_size=3), max_size=3))
@@ -127,14 +127,14 @@ def test_rows_of_a_document_know_their_neighbours() -> None:
         ([make_row(1)], [Vector(make_vector(1).values, "")]),
     ],
 )
-def test_bad_rows_are_refused(rows: list[Row], vectors: list[Vector | None]) -> None:
+def test_bad_rows_are_refused(rows: list[ChunkRow], vectors: list[Vector | None]) -> None:
     with pytest.raises(ValueError):
-        check(to_table(rows, vectors, DIMENSION), DIMENSION)
+        check_rows(to_table(rows, vectors, DIMENSION), DIMENSION)
 
 
 def test_a_table_of_another_dimension_is_refused() -> None:
     with pytest.raises(ValueError, match="columns"):
-        check(make_table([1]), DIMENSION + 1)
+        check_rows(make_table([1]), DIMENSION + 1)
     with pytest.raises(ValueError, match="shape"):
         to_table([make_row(1)], [make_vector(1)], DIMENSION + 1)
 

@@ -834,7 +834,9 @@ def fixtures() -> list[bytes]:
 
 def test_the_output_has_not_changed_without_the_version() -> None:
     digests = [pdf.parse(data).digest()[:16] for data in fixtures()]
-    assert (pdf.VERSION, digests) == (3, ["d833a71039e8a761", "05e455125236d722"]), "output changed: raise the version"
+    assert (pdf.PDF_VERSION, digests) == (3, ["d833a71039e8a761", "05e455125236d722"]), (
+        "output changed: raise the version"
+    )
 
 
 def test_the_output_is_the_same_in_threads() -> None:
@@ -845,5 +847,5 @@ def test_the_output_is_the_same_in_threads() -> None:
 
 def test_the_registry_knows_the_version() -> None:
     entry = registry.adapter("pdf")
-    assert (entry.version, entry.libraries) == (pdf.VERSION, pdf.LIBRARIES)
-    assert registry.adapter_for(pdf.MEDIA_TYPE) is entry
+    assert (entry.version, entry.libraries) == (pdf.PDF_VERSION, pdf.PDF_LIBRARIES)
+    assert registry.adapter_for(pdf.PDF_MEDIA_TYPE) is entry

@@ -23,7 +23,7 @@ from parsers.document import Document, check
 from parsers.errors import DocumentError, UnsupportedDocument
 from parsers.languages import LANGUAGES, NAMES
 from parsers.markdown import adapter as markdown
-from parsers.registry import ADAPTERS, adapter, adapter_for, fingerprint, media_type, read
+from parsers.registry import ADAPTERS, adapter, adapter_for, media_type, parser_fingerprint, read
 from parsers.sniffing import binary_kind, text_kind
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0"
@@ -65,8 +65,10 @@ def test_every_language_has_a_media_type_of_its_own() -> None:
 
 def test_a_fingerprint_names_adapter_version_and_libraries() -> None:
     assert adapter("web").fingerprint().startswith(f"web:{adapter('web').version}:selectolax=")
-    assert fingerprint("text/html") == fingerprint("application/xhtml+xml") == adapter("web").fingerprint()
-    assert fingerprint("application/x-unheard-of") == ""
+    assert (
+        parser_fingerprint("text/html") == parser_fingerprint("application/xhtml+xml") == adapter("web").fingerprint()
+    )
+    assert parser_fingerprint("application/x-unheard-of") == ""
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

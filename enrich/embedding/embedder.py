@@ -27,8 +27,8 @@ from enrich.models.conversion import weights_for
 from enrich.models.registry import EmbedderModel, ModelFolder, Registry
 from parsers.errors import ModelError
 
-Kind = Literal["passage", "query"]
-Plan = Literal["sorted", "alone", "mixed"]
+TextKind = Literal["passage", "query"]
+BatchPlan = Literal["sorted", "alone", "mixed"]
 Counts = NDArray[np.int32]
 
 _VERSION: Final = 1  # of this module's policy; raise it when the same text and model would give another vector
@@ -39,7 +39,7 @@ BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 65536}
 # Threads that feed one device: with two, one pads and copies while the other's batch is computed.
 FEEDERS: Final = {"cpu": 1, "cuda": 2}
 # Texts that are sorted by length together. While they are computed the next ones are tokenized.
-WINDOW: Final = {"cpu": 512, "cuda": 16384}
+TEXTS_IN_WINDOW: Final = {"cpu": 512, "cuda": 16384}
 MIXED: Final = 16  # texts of any length in a batch of the plan ``mixed``
 
 
@@ -60,7 +60,7 @@ class Encoded:
     truncated: NDArray[np.bool_]
 
 
-def fingerprint(model: EmbedderModel) -> str:
+def embedder_fingerprint(model: EmbedderModel) -> str:
     """Return the digest of everything that decides a vector besides its text: 32 hexadecimal digits.
 
     It needs no file of the model.
@@ -100,7 +100,7 @@ class Embedder:
         batch_tokens: int | None = None,
     ) -> None:
         self.model: Final = model
-        self.fingerprint: Final = fingerprint(model)
+        self.fingerprint: Final = embedder_fingerprint(model)
         self._tokens: Final = tokens
         self._load: Final = load
         self._batch_tokens = batch_tokens
@@ -131,7 +131,7 @@ class Embedder:
     @property
     def window(self) -> int:
         """How many texts it takes at a time to be kept busy; loads the runtime."""
-        return self._by_device(WINDOW)
+        return self._by_device(TEXTS_IN_WINDOW)
 
     def prove_by(self, proof: Callable[[Embedder], object]) -> None:
         """Have the runtime prove itself before its first vector.
@@ -154,11 +154,11 @@ class Embedder:
                 self._proof(self)
                 self._proof = None
 
-    def count(self, text: str, kind: Kind = "passage") -> int:
+    def count(self, text: str, kind: TextKind = "passage") -> int:
         """Return tokens of one text with its prefix and the special tokens, before the limit; loads no runtime."""
         return int(self.counts([text], kind)[0])
 
-    def counts(self, texts: Sequence[str], kind: Kind = "passage") -> Counts:
+    def counts(self, texts: Sequence[str], kind: TextKind = "passage") -> Counts:
         """:meth:`count` of n texts: (n,), int32."""
         return np.array([piece.tokens for piece in self._pieces(texts, kind)], dtype=np.int32)
 
@@ -171,7 +171,7 @@ class Embedder:
         vector: Vectors = self.encode([text], "query").vectors[0]
         return vector
 
-    def encode(self, texts: Sequence[str], kind: Kind = "passage") -> Encoded:
+    def encode(self, texts: Sequence[str], kind: TextKind = "passage") -> Encoded:
         """Return the vectors of n texts, in their order; equal texts are embedded once.
 
         Raises:
@@ -189,7 +189,7 @@ class Embedder:
         unknown = np.array([piece.unknown for piece in pieces], dtype=np.int32)
         return Encoded(vectors[rows], tokens[rows], unknown[rows], tokens[rows] > self.limit)
 
-    def probe(self, texts: Sequence[str], kind: Kind, plan: Plan = "sorted") -> Vectors:
+    def probe(self, texts: Sequence[str], kind: TextKind, plan: BatchPlan = "sorted") -> Vectors:
         """Return the vectors of n texts, blank ones too, by a runtime that need not have proved itself.
 
         Args:
@@ -204,11 +204,11 @@ class Embedder:
         rows = list(range(len(texts)))
         return self._vectors(sequences, (rows[start : start + size] for start in range(0, len(texts), size)))
 
-    def _pieces(self, texts: Sequence[str], kind: Kind) -> Iterator[Piece]:
+    def _pieces(self, texts: Sequence[str], kind: TextKind) -> Iterator[Piece]:
         prefix = self.model.query_prefix if kind == "query" else self.model.passage_prefix
         return self._tokens.cut([prefix + text for text in texts])
 
-    def _encode(self, texts: Sequence[str], kind: Kind) -> tuple[Vectors, list[Piece]]:
+    def _encode(self, texts: Sequence[str], kind: TextKind) -> tuple[Vectors, list[Piece]]:
         """Return a window after the other; the next one is tokenized while one is computed."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32), []

@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from enrich.embedding.embedder import MIXED, Embedder, Kind, Plan
+from enrich.embedding.embedder import MIXED, BatchPlan, Embedder, TextKind
 from enrich.embedding.runtime import Provenance, Vectors
 from parsers.errors import ModelError, StoreError
 
-VERSION: Final = 1  # of the texts and of how the long ones are made
+PROBES_VERSION: Final = 1  # of the texts and of how the long ones are made
 LEAST: Final = 0.999  # cosine that every text of every stratum must reach (DESIGN, parity)
 TOP: Final = 10
 QUANTILES: Final = (0.0, 0.01, 0.05, 0.25, 0.5)
@@ -43,8 +43,8 @@ class Text(NamedTuple):
 class Condition(NamedTuple):
     """How the texts of a set are embedded."""
 
-    kind: Kind
-    plan: Plan
+    kind: TextKind
+    plan: BatchPlan
 
 
 @cache
@@ -65,7 +65,7 @@ def texts(embedder: Embedder) -> list[Text]:
 
 def digest(chosen: Sequence[Text]) -> str:
     """SHA-256 of a set of texts, in hexadecimal."""
-    return hashlib.sha256(msgspec.json.encode([VERSION, chosen])).hexdigest()
+    return hashlib.sha256(msgspec.json.encode([PROBES_VERSION, chosen])).hexdigest()
 
 
 def _long(words: Sequence[str], size: int, count: Callable[[str], int]) -> str:
@@ -94,10 +94,10 @@ def ordinary(embedder: Embedder, size: int, number: int) -> str:
 
 def conditions(embedder: Embedder) -> list[Condition]:
     """Return every way in which a text is embedded; where query and passage have one prefix, as a passage alone."""
-    kinds: list[Kind] = ["passage"]
+    kinds: list[TextKind] = ["passage"]
     if embedder.model.query_prefix != embedder.model.passage_prefix:
         kinds.append("query")
-    plans: list[Plan] = ["alone", "mixed"]
+    plans: list[BatchPlan] = ["alone", "mixed"]
     return [Condition(kind, plan) for kind in kinds for plan in plans]
 
 
@@ -126,7 +126,7 @@ def _shuffled(chosen: Sequence[Text]) -> list[int]:
     return order
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class RuntimeComparison(msgspec.Struct, frozen=True, kw_only=True):
     """How far two runtimes agree.
 
     Attributes:
@@ -169,7 +169,7 @@ def _by_cosine(item: tuple[str, float]) -> float:
     return item[1]
 
 
-def compare(a: str, b: str, chosen: Sequence[Text], one: Vectors, other: Vectors) -> Comparison:
+def compare_vectors(a: str, b: str, chosen: Sequence[Text], one: Vectors, other: Vectors) -> RuntimeComparison:
     """Return two runtimes by the vectors they made of a set.
 
     Args:
@@ -181,7 +181,7 @@ def compare(a: str, b: str, chosen: Sequence[Text], one: Vectors, other: Vectors
     strata = np.array([text.stratum for text in chosen])
     by_kind = {str(name): float(least[strata == name].min()) for name in dict.fromkeys(strata.tolist())}
     order = np.argsort(least, kind="stable")[:5].tolist()
-    return Comparison(
+    return RuntimeComparison(
         a=a,
         b=b,
         n=int(cosines.size),
@@ -240,7 +240,7 @@ class Probes(NamedTuple):
     fingerprint: str
     provenance: Provenance
     texts: list[Text]
-    kinds: list[Kind]
+    kinds: list[TextKind]
     vectors: Vectors
     digest: str
 
@@ -260,7 +260,7 @@ def make_probes(embedder: Embedder) -> bytes:
     described = {
         "fingerprint": embedder.fingerprint,
         "provenance": msgspec.json.encode(embedder.provenance, order="sorted").decode(),
-        "version": str(VERSION),
+        "version": str(PROBES_VERSION),
     }
     table = pa.table(columns).replace_schema_metadata(described)
     sink = pa.BufferOutputStream()
@@ -278,7 +278,7 @@ def read_probes(data: bytes) -> Probes:
     try:
         table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
         described = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
-        kinds: list[Kind] = [kind for kind in ("passage", "query") if kind in table.column_names]
+        kinds: list[TextKind] = [kind for kind in ("passage", "query") if kind in table.column_names]
         columns = [table[kind].combine_chunks() for kind in kinds]
         vectors = np.stack([np.asarray(column.flatten()).reshape(len(table), -1) for column in columns])
         return Probes(
@@ -293,7 +293,7 @@ def read_probes(data: bytes) -> Probes:
         raise StoreError(f"the index's probes cannot be read: {error}", "Run `gristmill repair`.") from error
 
 
-def against(embedder: Embedder, probes: Probes) -> Comparison:
+def against(embedder: Embedder, probes: Probes) -> RuntimeComparison:
     """Return the runtime at hand against stored probes; it need not have proved itself.
 
     Raises:
@@ -305,14 +305,16 @@ def against(embedder: Embedder, probes: Probes) -> Comparison:
             f"{embedder.fingerprint[:8]}"
         )
     vectors = vectors_of(embedder, probes.texts, [Condition(kind, "sorted") for kind in probes.kinds])
-    return compare(named(embedder.provenance), named(probes.provenance), probes.texts, vectors, probes.vectors)
+    return compare_vectors(
+        runtime_label(embedder.provenance), runtime_label(probes.provenance), probes.texts, vectors, probes.vectors
+    )
 
 
 def _probing(embedder: Embedder) -> list[Condition]:
     return [Condition(kind, "sorted") for kind in dict.fromkeys(kind for kind, _ in conditions(embedder))]
 
 
-def named(provenance: Provenance) -> str:
+def runtime_label(provenance: Provenance) -> str:
     """Return a runtime as people name it: ``onnx:fp32``, with its device where that is no CPU."""
     device = "" if provenance.device == "cpu" else f" on {provenance.device}"
     return f"{provenance.runtime}:{provenance.precision}{device}"

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from parsers.errors import ModelError
 
-BLOCK: Final = 1 << 16  # characters tokenized in one piece: 4 million in one call take 600 MB
+PIECE_CHARACTERS: Final = 1 << 16  # characters tokenized in one piece: 4 million in one call take 600 MB
 TEXTS_AT_ONCE: Final = 256  # texts whose encodings are held at a time
 
 
@@ -75,10 +75,10 @@ class TokenCutter:
         """
         for first in range(0, len(texts), TEXTS_AT_ONCE):
             group = texts[first : first + TEXTS_AT_ONCE]
-            short = [text for text in group if len(text) <= BLOCK]
+            short = [text for text in group if len(text) <= PIECE_CHARACTERS]
             encoded = iter(self._ids(short))
             for text in group:
-                yield self._piece([next(encoded)] if len(text) <= BLOCK else self._long(text))
+                yield self._piece([next(encoded)] if len(text) <= PIECE_CHARACTERS else self._long(text))
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         try:
@@ -139,7 +139,7 @@ def _is_unicode(text: str) -> bool:
 
 def _block_end(text: str, start: int) -> int:
     """Return where a block that starts here ends: before the last blank within reach, else at its full length."""
-    end = start + BLOCK
+    end = start + PIECE_CHARACTERS
     if end >= len(text):
         return len(text)
     for position in range(end, start, -1):

@@ -56,7 +56,9 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     version: int = _VERSION
 
 
-def convert(model: EmbedderModel, chosen: Choice, folder: ModelFolder, report: _Report = lambda line: None) -> _Record:
+def convert_model(
+    model: EmbedderModel, chosen: Choice, folder: ModelFolder, report: _Report = lambda line: None
+) -> _Record:
     """Make the file that a runtime needs, where it is not there yet.
 
     Raises:
@@ -122,7 +124,7 @@ def _converted(model: EmbedderModel, chosen: Choice, place: Path, home: Path, re
     for left in home.glob(f"{_WORK}*"):  # of a conversion that was killed; the lock says that none goes on
         shutil.rmtree(left, ignore_errors=True)
     report(f"{model.name}: converting for {chosen}")
-    make = gguf_file.convert if chosen.runtime == "llama.cpp" else onnx_file.convert
+    make = gguf_file.write_gguf if chosen.runtime == "llama.cpp" else onnx_file.write_onnx
     name = f"{chosen.runtime}-{chosen.precision}{RUNTIMES[chosen.runtime].converted}"
     with TemporaryDirectory(prefix=_WORK, dir=home) as work:
         made = Path(work) / name

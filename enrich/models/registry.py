@@ -32,7 +32,7 @@ Role = Literal["weights", "tokenizer", "configuration"]
 Pooling = Literal["mean", "cls", "lasttoken", "max"]
 
 
-class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of a model.
 
     Attributes:
@@ -67,7 +67,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     name: Name
     licence: str
-    files: Annotated[tuple[File, ...], msgspec.Meta(min_length=1)]
+    files: Annotated[tuple[ModelFile, ...], msgspec.Meta(min_length=1)]
     languages: tuple[str, ...] = ()
     sources: tuple[AnySource, ...] = ()
     runtimes: tuple[str, ...]
@@ -77,7 +77,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Of all its files, in bytes."""
         return sum(file.size for file in self.files)
 
-    def files_of(self, role: Role) -> tuple[File, ...]:
+    def files_of(self, role: Role) -> tuple[ModelFile, ...]:
         """Return its files of one role, by path."""
         return tuple(sorted((file for file in self.files if file.role == role), key=lambda file: file.path))
 
@@ -143,7 +143,7 @@ class EmbedderModel(Model, frozen=True, kw_only=True, tag="embedder"):
         return msgspec.structs.replace(self, dimension=known[dimension], cut_from=cut_from)
 
     @property
-    def tokenizer(self) -> File:
+    def tokenizer(self) -> ModelFile:
         """The file of its tokenizer, in the format of the library ``tokenizers``."""
         return self.files_of("tokenizer")[0]
 
@@ -315,7 +315,7 @@ class ModelFolder:
             ModelError: naming the first file that is missing or different, with what was expected.
         """
         before = self._remembered(place)
-        now = check(model, place, before)
+        now = check_files(model, place, before)
         if now != before:
             self.remember(place, now)
 
@@ -327,7 +327,7 @@ class ModelFolder:
         """
         if not path.is_file():
             raise ModelError(f"there is no file {path}", "Name a GGUF file that exists, or a model by its name.")
-        file = File(path=path.name, size=path.stat().st_size, sha256=self.digest(path), role="weights")
+        file = ModelFile(path=path.name, size=path.stat().st_size, sha256=self.digest(path), role="weights")
         return LanguageModel(name=path.stem, licence="", files=(file,), runtimes=("llama.cpp",))
 
     def digest(self, path: Path) -> str:
@@ -350,7 +350,7 @@ class ModelFolder:
             return {}
 
     def remember(self, place: Path, stamp: Stamp) -> None:
-        """Remember what :func:`check` found in a folder."""
+        """Remember what :func:`check_files` found in a folder."""
         record = self._record(place)
         # A root that cannot be written costs the hashes at every start, and nothing else.
         with contextlib.suppress(OSError):
@@ -373,7 +373,7 @@ def find_llm(name: str, registry: Registry, folder: ModelFolder) -> tuple[Langua
     return model, folder.find(model) / model.files_of("weights")[0].path
 
 
-def check(model: Model, place: Path, before: Mapping[str, Seen] = MappingProxyType({})) -> Stamp:
+def check_files(model: Model, place: Path, before: Mapping[str, Seen] = MappingProxyType({})) -> Stamp:
     """Check a model's files in a folder; return their sizes, times and hashes.
 
     Args:

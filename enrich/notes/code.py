@@ -21,7 +21,7 @@ DATA: Final = frozenset(
 )
 
 
-def names(language: str) -> tuple[str, ...]:
+def language_names(language: str) -> tuple[str, ...]:
     """Return the names of a programming language, the given one first; empty for any other.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Final
 from enrich.notes.grounding import quiet
 from enrich.notes.note import Note, fit
 from enrich.notes.prompts import Window
-from enrich.notes.words import fold
+from enrich.notes.words import fold_word
 
 MAX_NAMES: Final = 8
 
@@ -104,8 +104,8 @@ def most_used(text: str) -> list[str]:
 
 def _untold(names: Iterable[str], window: Window) -> list[str]:
     """Return names that neither the title nor the headings tell."""
-    told = fold("\n".join([window.title, *window.heading_path]))
-    return [name for name in names if fold(name) not in told]
+    told = fold_word("\n".join([window.title, *window.heading_path]))
+    return [name for name in names if fold_word(name) not in told]
 
 
 def _candidates(names: list[str], opening: str) -> Iterable[str]:

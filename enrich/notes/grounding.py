@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from chunker.sentences import sentences
-from enrich.notes.code import comments, names
+from enrich.notes.code import comments, language_names
 from enrich.notes.injection import without_orders
 from enrich.notes.prompts import Window
 from enrich.notes.words import (
@@ -29,12 +29,12 @@ from enrich.notes.words import (
     PARTS,
     WORD,
     content,
-    fold,
-    language,
-    number,
+    fold_word,
+    number_word_digits,
     other_script,
     possessor,
     related,
+    text_language,
 )
 
 # Of a note's content words, how many must stand in the passage or its headings; one may always be missing. Of 21 notes
@@ -111,7 +111,7 @@ def grounded(note: str, window: Window) -> str:
 def _foreign(note: str, window: Window) -> str:
     """Why a note is in another language than its passage; code is in that of its comments."""
     said = comments(window.text, window.code) if window.code else window.text
-    spoken, asked = language(note), language(said)
+    spoken, asked = text_language(note), text_language(said)
     if other_script(note, said if asked or not window.code else _whole(window)):
         return "in another language; its letters are not those of the passage"
     if spoken and asked and spoken != asked:
@@ -128,9 +128,9 @@ def _obeys(note: str, window: Window, ground: _Ground) -> str:
 
 def _copies(note: str, window: Window) -> str:
     """Why a note is a copy of the text."""
-    words = re.findall(r"\w+", fold(note))
+    words = re.findall(r"\w+", fold_word(note))
     for text in (window.text, window.before, window.after):
-        blocks = SequenceMatcher(None, words, re.findall(r"\w+", fold(text)), autojunk=False).get_matching_blocks()
+        blocks = SequenceMatcher(None, words, re.findall(r"\w+", fold_word(text)), autojunk=False).get_matching_blocks()
         copied = sum(block.size for block in blocks if block.size >= RUN)
         if copied >= COPIED * len(words):
             return f"a copy; {copied} of its {len(words)} words stand so in the text"
@@ -148,11 +148,13 @@ def _wanders(named: Sequence[str], near: _Ground) -> str:
 def _strays(note: str, named: Sequence[str], window: Window) -> str:
     """Why a note is about something else; the names in it may come from the neighbouring text and do not count."""
     own = _Ground(msgspec.structs.replace(window, siblings=(), before="", after="", document="", preceding=()))
-    language_itself = {fold(name) for name in names(window.code)}
+    language_itself = {fold_word(name) for name in language_names(window.code)}
     words = content(note) - {part for name in named for part in content(name)} - language_itself
     found = sum(1 for word in sorted(words) if own.knows(word))
     if window.code:
-        strays = words and not found and not any(own.holds(name) for name in named if fold(name) not in language_itself)
+        strays = (
+            words and not found and not any(own.holds(name) for name in named if fold_word(name) not in language_itself)
+        )
     else:
         strays = words and (not found or (found < SUPPORT * len(words) and len(words) - found > 1))
     if strays:
@@ -174,21 +176,21 @@ class _Ground:
         whole = _whole(window)
         if window.code:
             whole += "\n" + _JOINTS.sub(" ", whole)
-        folded = fold(whole)
+        folded = fold_word(whole)
         words = {possessor(word) for word in WORD.findall(folded)}
-        digits = " ".join(sorted(filter(None, map(number, words))))
+        digits = " ".join(sorted(filter(None, map(number_word_digits, words))))
         self.text = _plain_numbers(f"{folded}\n{digits}")
         self._known = content(whole) | words
         self._stems: dict[str, list[str]] = {}
         for word in sorted(self._known):
             self._stems.setdefault(word[:CONTENT], []).append(word)
         # German writes all nouns with capitals: there a capital names nothing.
-        said = language(comments(window.text, window.code)) if window.code else ""
-        self.capitals_name = (said or language(whole)) != "de"
+        said = text_language(comments(window.text, window.code)) if window.code else ""
+        self.capitals_name = (said or text_language(whole)) != "de"
 
     def holds(self, name: str) -> bool:
         """Return whether a name, number or identifier stands in it, in this or an inflected form, whole or in parts."""
-        folded = _ORDINAL.sub("", _plain_numbers(possessor(fold(name))).removesuffix("()"))
+        folded = _ORDINAL.sub("", _plain_numbers(possessor(fold_word(name))).removesuffix("()"))
         if _stands(folded, self.text) or self.knows(folded):
             return True
         parts = [part for part in re.split(r"[^\w.]+|(?<=[^\W\d])\.(?=[^\W\d])", folded) if part]
@@ -200,7 +202,7 @@ class _Ground:
         """Return whether a folded word stands in it, in this or an inflected form, or as digits for a number word."""
         if word in self._known or any(related(word, other) for other in self._stems.get(word[:CONTENT], ())):
             return True
-        return bool(number(word)) and _stands(number(word), self.text)
+        return bool(number_word_digits(word)) and _stands(number_word_digits(word), self.text)
 
 
 def _whole(window: Window) -> str:
@@ -211,7 +213,7 @@ def _whole(window: Window) -> str:
         window.before,
         window.text,
         window.after,
-        *names(window.code),
+        *language_names(window.code),
     )
     return "\n".join([*parts, *filter(None, (window.document, "".join(window.preceding)))])
 
@@ -233,9 +235,11 @@ def _names(token: str, first: bool, ground: _Ground) -> Iterator[str]:
     """Yield the number words and capitalised words in a token; a sentence's first word counts unless many begin so."""
     for word in WORD.findall(token):
         name = possessor(word)
-        folded = fold(name)
+        folded = fold_word(name)
         names_something = folded not in GENERIC if first else ground.capitals_name
-        if number(folded) or (names_something and name[:1].isupper() and len(name) > 1 and folded not in PARTS):
+        if number_word_digits(folded) or (
+            names_something and name[:1].isupper() and len(name) > 1 and folded not in PARTS
+        ):
             yield name
         first = False
 

@@ -24,7 +24,7 @@ import msgspec
 
 from chunker.chunk import Chunk
 from chunker.sentences import iterate_sentences
-from enrich.notes.code import names
+from enrich.notes.code import language_names
 from parsers.document import ROOT, Document, left_out
 
 DEFAULT_TEMPLATE: Final = "note-2"
@@ -107,7 +107,7 @@ class Windows:
         self._below = document.children()
         self._sections = {node.extent: index for index, node in enumerate(document.nodes) if node.kind == "section"}
         code = ((node.start, node.end, node.language or "") for node in document.nodes if node.kind == "code")
-        self._code = sorted((node for node in code if names(node[2])), key=_first)
+        self._code = sorted((node for node in code if language_names(node[2])), key=_first)
         self._edges = self._boundaries()
         self._kept = self._not_left_out()
         self.whole: Final = self._whole()

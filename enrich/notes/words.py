@@ -23,14 +23,14 @@ WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 UNSPACED: Final = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+")
 
 
-def fold(text: str) -> str:
+def fold_word(text: str) -> str:
     """Without case, accents and compatibility forms."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize("NFC", "".join(char for char in decomposed if not unicodedata.combining(char)))
 
 
 def _list(text: str) -> frozenset[str]:
-    return frozenset(fold(text).split())
+    return frozenset(fold_word(text).split())
 
 
 # The commonest words of a language that few of the others have.
@@ -74,13 +74,13 @@ _NUMBERS: Final = {
         "drei vier fünf sechs sieben acht neun zehn elf zwölf",
         "trois quatre cinq six sept huit neuf dix onze douze",
     )
-    for number, word in enumerate(fold(words).split(), start=3)
+    for number, word in enumerate(fold_word(words).split(), start=3)
 }
 
 
 def content(text: str) -> set[str]:
     """Return the folded words of a text that carry meaning; pairs of letters where no spaces part the words."""
-    folded = fold(text)
+    folded = fold_word(text)
     words = {possessor(word) for word in WORD.findall(UNSPACED.sub(" ", folded))}
     return {word for word in words if len(word) >= CONTENT and word not in GENERIC} | set(_pairs(folded))
 
@@ -96,7 +96,7 @@ def possessor(word: str) -> str:
     return re.sub(r"['’]s?$", "", word)
 
 
-def number(word: str) -> str:
+def number_word_digits(word: str) -> str:
     """Return the digits of a folded number word from three to twenty; empty for any other word."""
     return _NUMBERS.get(word, "")
 
@@ -112,7 +112,7 @@ def related(a: str, b: str) -> bool:
     return common >= CONTENT and (rest <= 3 or (common >= 6 and rest <= 5))
 
 
-def language(text: str) -> str:
+def text_language(text: str) -> str:
     """Return a text's language or, where a script is used for few, that script; empty where it is doubtful.
 
     By the script of most letters and, for Latin ones, by the commonest words of eight languages (Zipf: a handful of
@@ -126,7 +126,7 @@ def language(text: str) -> str:
         return _eastern(counts)
     if script != "LATIN":
         return script.lower() if most > 0.5 * total else ""
-    words = WORD.findall(fold(text))
+    words = WORD.findall(fold_word(text))
     hits = {name: sum(1 for word in words if word in known) for name, known in _FUNCTION_WORDS.items()}
     first, second = sorted(hits, key=lambda name: -hits[name])[:2]
     return first if hits[first] >= 2 and hits[first] >= 2 * hits[second] else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from chunker.chunk import Chunk, document_id
 from flows.sources import Object
-from indexes.catalog import Row
+from indexes.catalog import CatalogRow
 from parsers.document import Document
 
 
@@ -65,7 +65,7 @@ class Entry:
 
     object: Object
     source: str
-    row: Row | None
+    row: CatalogRow | None
     media_type: str = ""
     bytes_digest: str = ""
     document: str = ""
@@ -86,7 +86,7 @@ class Entry:
     content: Content = field(default_factory=Content)
 
     @classmethod
-    def of(cls, row: Row, labels: list[str]) -> Entry:
+    def of(cls, row: CatalogRow, labels: list[str]) -> Entry:
         """Make an entry of a stored document."""
         return cls(
             Object(row.key, row.version, row.size),

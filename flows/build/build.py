@@ -1,7 +1,7 @@
 """The build: one incremental pass over a document store that ends in a published revision.
 
-:func:`build` is the table of contents. It needs no orchestrator: :mod:`flows.orchestration.prefect_flows` runs the same
-steps as Prefect tasks.
+:func:`build_index` is the table of contents. It needs no orchestrator;
+:mod:`flows.orchestration.prefect_flows` runs the same steps as Prefect tasks.
 
 Invariants:
 - A build lists its source once and takes the lock once.
@@ -19,10 +19,10 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from flows import interrupts
-from flows.build.diff import Asked, Plan, make_plan
+from flows.build.diff import DiffOptions, Plan, make_plan
 from flows.build.dry_run import check_kept
 from flows.build.estimates import BYTES_A_CHUNK
-from flows.build.publishing import check, publish, record_versions
+from flows.build.publishing import pass_gates, publish, record_versions
 from flows.build.steps import chunk, embed, fetch, note, parse
 from flows.build.writing import remove, write
 from flows.context import open_source_of
@@ -80,7 +80,7 @@ def plainly(step: Callable[_Arguments, _Result], /, *given: _Arguments.args, **n
     return step(*given, **named)
 
 
-def build(settings: Settings, options: BuildOptions | None = None, run: Runner = plainly) -> dict[str, Any]:
+def build_index(settings: Settings, options: BuildOptions | None = None, run: Runner = plainly) -> dict[str, Any]:
     """Build the index of a document store and publish it.
 
     Args:
@@ -108,7 +108,7 @@ def build(settings: Settings, options: BuildOptions | None = None, run: Runner =
             run(remove, state, plan)
         if state.changed:
             record_versions(state)
-            recall = run(check, state, force=options.force, listed=plan.listed)
+            recall = run(pass_gates, state, force=options.force, listed=plan.listed)
             run(publish, state, recall, made_by="build", sources={plan.source: state.resources.source.place})
         else:
             state.report_published()
@@ -125,7 +125,7 @@ def list_documents(state: BuildState, options: BuildOptions) -> Plan:
     report = state.report
     report.restart()
     with report.timed("list"):
-        asked = Asked(new_source=options.new_source, reread=options.reread, retry_failed=options.retry_failed)
+        asked = DiffOptions(new_source=options.new_source, reread=options.reread, retry_failed=options.retry_failed)
         plan = make_plan(state, state.resources.scratch / "plan.jsonl", asked)
         if options.replay is not None:
             check_kept(options.replay, state, plan)

@@ -26,7 +26,7 @@ from flows.seen_versions import SeenVersion
 from flows.sources import Object
 from flows.state import BuildState
 from indexes.cache.store import version_key
-from indexes.catalog import Row, status_of_today
+from indexes.catalog import CatalogRow, status_of_today
 from indexes.revisions.generation import published_catalog
 from parsers.errors import GateRefused, SourceError, UsageError
 from parsers.registry import unread_by_name
@@ -39,7 +39,7 @@ READ_AGAIN: Final = ("reread", "retry")  # steps that a kept plan does not hold:
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What the plan asks of a document in the catalog: the same fields of :class:`indexes.catalog.Row`."""
+    """What the plan asks of a document in the catalog: the same fields of :class:`indexes.catalog.CatalogRow`."""
 
     document_id: str
     key: str
@@ -79,7 +79,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     status: Literal["failed", "skipped"] = "failed"
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class DiffOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan is asked for besides the settings.
 
     Attributes:
@@ -154,7 +154,7 @@ class Plan:
         if batch:
             yield Batch(self.entries(state, batch))
 
-    def removed(self, state: BuildState) -> Iterator[list[Row]]:
+    def removed(self, state: BuildState) -> Iterator[list[CatalogRow]]:
         """Yield the catalog rows of documents that are gone, some at a time."""
         gone = (step.document_id for step in self.read() if step.do == "remove")
         while ids := list(islice(gone, REMOVED_AT_ONCE)):
@@ -166,7 +166,7 @@ class Plan:
         rows = state.published_rows(step.document_id for step in steps if step.do != "add")
         return [self._entry(state, step, rows.get(step.document_id)) for step in steps]
 
-    def _entry(self, state: BuildState, step: Step, row: Row | None) -> Entry:
+    def _entry(self, state: BuildState, step: Step, row: CatalogRow | None) -> Entry:
         listed = Object(step.key, step.version, step.size, step.problem, step.status)
         entry = Entry(listed, self.source, row, labels=state.labels(step.key))
         if step.problem:
@@ -186,7 +186,7 @@ def read_steps(path: Path) -> Iterator[Step]:
             yield decode(line)
 
 
-def make_plan(state: BuildState, path: Path, asked: Asked) -> Plan:
+def make_plan(state: BuildState, path: Path, asked: DiffOptions) -> Plan:
     """List the source and compare it with the published catalog.
 
     Args:
@@ -213,7 +213,7 @@ def make_plan(state: BuildState, path: Path, asked: Asked) -> Plan:
     return plan
 
 
-def _steps(state: BuildState, plan: Plan, asked: Asked) -> Iterator[Step]:
+def _steps(state: BuildState, plan: Plan, asked: DiffOptions) -> Iterator[Step]:
     """Yield the steps by ascending key."""
     pairs = _pairs(state, plan)
     while piece := list(islice(pairs, _PIECE)):
@@ -237,7 +237,7 @@ def _steps(state: BuildState, plan: Plan, asked: Asked) -> Iterator[Step]:
         state.seen_versions.add(seen)
 
 
-def _to_do(state: BuildState, plan: Plan, asked: Asked, listed: Object, row: Known | None, *, moved: bool) -> str:
+def _to_do(state: BuildState, plan: Plan, asked: DiffOptions, listed: Object, row: Known | None, *, moved: bool) -> str:
     """Return the step for a document that the source lists; empty where it needs none.
 
     Args:

@@ -13,7 +13,7 @@ from flows.report import KEPT
 from flows.state import BuildState
 from indexes import rows as index_rows
 from indexes.cache.store import Embedding
-from indexes.catalog import Row, stamp
+from indexes.catalog import CatalogRow, stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class DocumentRows:
         catalog_row: its own row.
     """
 
-    rows: list[index_rows.Row]
+    rows: list[index_rows.ChunkRow]
     vectors: list[index_rows.Vector | None]
-    catalog_row: Row
+    catalog_row: CatalogRow
 
 
-def document_rows(
+def rows_of_document(
     state: BuildState,
     entry: Entry,
     chunks: Sequence[Chunk],
@@ -74,7 +74,7 @@ def document_rows(
     return DocumentRows(made, vectors, catalog_row)
 
 
-def row_without_chunks(state: BuildState, entry: Entry, standing: Row | None = None) -> Row:
+def row_without_chunks(state: BuildState, entry: Entry, standing: CatalogRow | None = None) -> CatalogRow:
     """Return the catalog row of a document of which nothing new goes into the index; what is in it stays.
 
     Args:
@@ -113,13 +113,13 @@ def standing_labels(entry: Entry) -> list[str]:
     return sorted({*entry.labels, *(entry.row.labels if entry.row is not None else ())})
 
 
-def _catalog_row(state: BuildState, entry: Entry, **content: Any) -> Row:
+def _catalog_row(state: BuildState, entry: Entry, **content: Any) -> CatalogRow:
     attempts = _attempts(entry, state.settings.guards.attempts)
     parked = entry.transient and attempts >= state.settings.guards.attempts
     reason = f"{entry.reason}; left alone after {attempts} attempts until it changes" if parked else entry.reason
     if entry.status == "skipped" and content.get("chunk_ids") and KEPT not in reason:
         reason = f"{reason}; {KEPT}"
-    return Row(
+    return CatalogRow(
         document_id=entry.document_id,
         source=entry.source,
         key=entry.key,

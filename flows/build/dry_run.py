@@ -20,7 +20,7 @@ import msgspec
 
 from enrich.files import atomic_write
 from flows.build.batch import Entry
-from flows.build.diff import READ_AGAIN, SKIPPED, Asked, Plan, Step, make_plan
+from flows.build.diff import READ_AGAIN, SKIPPED, DiffOptions, Plan, Step, make_plan
 from flows.build.estimates import Estimate, Unread, estimate
 from flows.build.steps import document_key
 from flows.opening import open_storage
@@ -54,7 +54,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     format: int = _FORMAT
 
 
-def plan_build(settings: Settings, asked: Asked | None = None, keep: Path | None = None) -> dict[str, Any]:
+def plan_build(settings: Settings, asked: DiffOptions | None = None, keep: Path | None = None) -> dict[str, Any]:
     """Plan a build, as ``gristmill build --plan --json`` prints it.
 
     Args:
@@ -70,7 +70,7 @@ def plan_build(settings: Settings, asked: Asked | None = None, keep: Path | None
     storage = open_storage(settings)
     with tempfile.TemporaryDirectory() as folder:
         state = BuildState(settings, storage)
-        plan = make_plan(state, Path(folder) / "plan.jsonl", asked or Asked())
+        plan = make_plan(state, Path(folder) / "plan.jsonl", asked or DiffOptions())
         planned = _Planned(state, plan)
         if keep is not None:
             _keep(keep, state, plan)

@@ -29,7 +29,7 @@ def record_versions(state: BuildState) -> None:
             )
 
 
-def check(state: BuildState, *, force: bool, listed: int) -> RecallGate | None:
+def pass_gates(state: BuildState, *, force: bool, listed: int) -> RecallGate | None:
     """Finish the stores and pass the gates.
 
     Args:
@@ -73,7 +73,7 @@ def publish(state: BuildState, recall: RecallGate | None, *, made_by: str, sourc
         made_by: the command, for the record of the revision.
         sources: address of each source of this build, by its name.
     """
-    interrupts.check()
+    interrupts.raise_if_interrupted()
     report = state.report
     with report.timed("publish"):
         known = dict(state.published.sources) if state.published is not None else {}
@@ -92,7 +92,7 @@ def publish(state: BuildState, recall: RecallGate | None, *, made_by: str, sourc
             recall.keep(pointer)
     with report.timed("tidy"), _warned(state, "old revisions could not be cleared away"):
         state.caches.tidy()
-        health.record(state.storage.objects)
+        health.record_cache_digests(state.storage.objects)
         if retention.retire(state.storage, keep=state.settings.keep_revisions, grace=state.settings.grace):
             retention.prune(state.storage)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flows.build.build import BuildOptions, Runner, finished, opened, plainly
-from flows.build.publishing import check, publish
+from flows.build.publishing import pass_gates, publish
 from flows.build.steps import chunk, embed, note
 from flows.build.stored_documents import stored_documents
 from flows.build.writing import write
@@ -20,7 +20,7 @@ from flows.state import BuildState
 from indexes.catalog import Catalog
 from indexes.revisions.generation import published_catalog
 from indexes.rows import EMBEDDED, embedded
-from indexes.vectors import SCAN_ROWS, ChunkTable
+from indexes.vectors import WIDE_SCAN_ROWS, ChunkTable
 from parsers.errors import StoreError, UsageError
 
 READ: Final = 1_024  # rows whose tokens are counted at a time
@@ -38,7 +38,7 @@ class ReindexOptions(BuildOptions):
     rechunk: bool = False
 
 
-def reindex(settings: Settings, options: ReindexOptions, run: Runner = plainly) -> dict[str, Any]:
+def swap_embedder(settings: Settings, options: ReindexOptions, run: Runner = plainly) -> dict[str, Any]:
     """Make the index anew for another embedder, from its stored documents, and publish it.
 
     Args:
@@ -61,7 +61,7 @@ def reindex(settings: Settings, options: ReindexOptions, run: Runner = plainly) 
                 run(note, state, batch)
                 run(embed, state, batch)
                 run(write, state, batch)
-        recall = run(check, state, force=options.force, listed=count)
+        recall = run(pass_gates, state, force=options.force, listed=count)
         run(publish, state, recall, made_by="reindex", sources={})
         return finished(state)
 
@@ -86,7 +86,7 @@ def check_stored(state: BuildState, *, rechunk: bool) -> int:
 
 def _check_remembered(state: BuildState, catalog: Catalog) -> None:
     lost: list[str] = []
-    for batch in catalog.columns(["key", "document"]).to_batches(SCAN_ROWS):
+    for batch in catalog.columns(["key", "document"]).to_batches(WIDE_SCAN_ROWS):
         documents = batch["document"].to_pylist()
         known = state.caches.documents.known(name for name in documents if name)
         lost += [

@@ -26,7 +26,7 @@ from indexes.cache.caches import Version
 from indexes.cache.store import cache_key, text_digest, vector_key, version_key
 from parsers.document import Document
 from parsers.errors import ModelError
-from parsers.registry import fingerprint, media_type, read, unread_labels
+from parsers.registry import media_type, parser_fingerprint, read, unread_labels
 
 GIVE_UP: Final = 5  # documents in a row that cannot be embedded: then the embedder itself is tried
 HARMLESS: Final = "A short text."
@@ -73,7 +73,7 @@ def _identify(state: BuildState, entry: Entry) -> None:
 
 def document_key(entry: Entry) -> str:
     """Return the cache key of the document that an entry's bytes parse to with today's parsers."""
-    return cache_key(entry.bytes_digest, entry.media_type, fingerprint(entry.media_type))
+    return cache_key(entry.bytes_digest, entry.media_type, parser_fingerprint(entry.media_type))
 
 
 def _fetch_one(state: BuildState, entry: Entry) -> None:
@@ -119,7 +119,7 @@ def parse(state: BuildState, batch: Collection[Entry]) -> None:
                 continue
             data, entry.content.data = entry.content.data, b""
             document = read(entry.key, data)
-            interrupts.check()
+            interrupts.raise_if_interrupted()
             state.report.work["parsed"] += 1
             if document.status in ("failed", "skipped"):
                 entry.labels = sorted({*entry.labels, *unread_labels(entry.key, data)})
@@ -142,7 +142,7 @@ def chunk(state: BuildState, batch: Collection[Entry]) -> None:
         known = state.caches.chunks.get(entry.chunks for entry in live)
         fresh: dict[str, list[Chunk]] = {}
         for entry in live:
-            interrupts.check()
+            interrupts.raise_if_interrupted()
             if entry.chunks not in known:
                 assert entry.content.document is not None
                 known[entry.chunks] = fresh[entry.chunks] = _cut(state, entry.content.document, entry.title)
@@ -203,7 +203,7 @@ def _write_notes(state: BuildState, writer: NoteMaker, windows: dict[str, Window
         keys = missing[start : start + writer.flush]
         begun = time.perf_counter()
         written = writer.write([windows[key] for key in keys])
-        interrupts.check()
+        interrupts.raise_if_interrupted()
         state.caches.notes.add({key: one for key, one in zip(keys, written, strict=True) if one.final})
         state.report.work["notes"] += len(keys)
         state.progress.noted(len(keys), time.perf_counter() - begun)
@@ -301,7 +301,7 @@ def _embed_last_good(state: BuildState, batch: Collection[Entry]) -> None:
 
 def _embed(state: BuildState, entries: Iterable[Entry]) -> None:
     def done(count: int, seconds: float) -> None:
-        interrupts.check()
+        interrupts.raise_if_interrupted()
         state.report.work["embedded"] += count
         state.progress.embedded(count, seconds)
 

@@ -10,19 +10,19 @@ import pyarrow as pa
 from flows import interrupts
 from flows.build.batch import Entry
 from flows.build.diff import Plan
-from flows.build.document_rows import DocumentRows, document_rows, row_without_chunks, standing_labels
+from flows.build.document_rows import DocumentRows, row_without_chunks, rows_of_document, standing_labels
 from flows.models.vector_cache import sample
 from flows.seen_versions import SeenVersion
 from flows.state import BuildState
 from indexes.cache.store import Embedding
-from indexes.catalog import Row
+from indexes.catalog import CatalogRow
 from indexes.revisions.relabelling import relabel
 from indexes.rows import no_vector, to_table
 
 
 def write(state: BuildState, batch: Collection[Entry]) -> None:
     """Write the rows of a batch that differ from those in the index."""
-    interrupts.check()
+    interrupts.raise_if_interrupted()
     with state.report.timed("write"):
         made = _rows_of(state, batch)
         standing = _standing(state, batch, made)
@@ -72,7 +72,7 @@ def _rows_of(state: BuildState, batch: Collection[Entry]) -> dict[str, DocumentR
         state.seen_runtimes.update(embedding.runtime for embedding in own if embedding)
         state.report.truncated += sum(embedding.tokens > state.embedder.limit for embedding in own if embedding)
         notes = entry.content.notes or [""] * count
-        made[entry.document_id] = document_rows(state, entry, entry.content.chunks, notes, own)
+        made[entry.document_id] = rows_of_document(state, entry, entry.content.chunks, notes, own)
     return made
 
 
@@ -86,7 +86,7 @@ def _standing(state: BuildState, batch: Collection[Entry], made: Mapping[str, Do
     }
 
 
-def _relabel_standing(state: BuildState, batch: Collection[Entry]) -> dict[str, Row]:
+def _relabel_standing(state: BuildState, batch: Collection[Entry]) -> dict[str, CatalogRow]:
     """Give today's labels to the rows of documents that cannot be made again; return their rows by document id."""
     waiting = {
         entry.document_id: (entry.row, labels)
@@ -116,7 +116,7 @@ def _report(state: BuildState, entry: Entry, made: DocumentRows | None) -> None:
         state.report.notes["too_long" if outcome == "written" and not row.note else outcome] += 1
 
 
-def _says_more(row: Row, before: Row | None) -> bool:
+def _says_more(row: CatalogRow, before: CatalogRow | None) -> bool:
     """Return whether a catalog row differs from the one before, its time apart.
 
     The bytes of a document that is skipped and in no index do not count: they change nothing.

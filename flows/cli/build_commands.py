@@ -83,11 +83,11 @@ def build_command(
         prepare_llm()
     asked = {"new_source": new_source, "reread": reread, "retry_failed": retry_failed}
     if plan:
-        from flows.build.diff import Asked
+        from flows.build.diff import DiffOptions
         from flows.build.dry_run import plan_build
         from flows.cli import printing
 
-        planned = plan_build(settings, Asked(**asked), keep)
+        planned = plan_build(settings, DiffOptions(**asked), keep)
         show_result(planned, as_json, lambda: printing.print_plan(planned, settings.exclude))
         return
     from flows.build.build import BuildOptions

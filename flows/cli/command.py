@@ -57,7 +57,9 @@ def clearly(command: Callable[_Arguments, None]) -> Callable[_Arguments, None]:
             if clear is not None:
                 _fail(clear.message, clear.remedy, clear.exit_status, as_json, transient=clear.transient)
             # Any other error is an internal one: print its traceback, exit with 1.
-            if interrupts.told():  # an error that follows an interrupt, such as Prefect's after its server was stopped
+            if (
+                interrupts.was_interrupted()
+            ):  # an error that follows an interrupt, such as Prefect's after its server was stopped
                 _interrupted(as_json)
             traceback.print_exc()
             what = f"internal error: {type(error).__name__}: {error}"

@@ -110,7 +110,7 @@ def golden_command(
 
     settings = load_settings(config, index=index)
     if action == "check":
-        checked = golden_commands.check(settings, file)
+        checked = golden_commands.check_golden(settings, file)
         show_result(checked, as_json, lambda: printing.print_golden_check(checked))
         if checked["errors"]:
             raise typer.Exit(2)

@@ -76,9 +76,9 @@ def inspect_command(
     check_page(html)
     found = inspect_file(file, load_settings(config))
     if html:
-        from flows.pages.inspection import page
+        from flows.pages.inspection import inspection_page
 
-        write_page(html, page(found, file.name))
+        write_page(html, inspection_page(found, file.name))
     show_result(found, as_json, lambda: printing.print_inspection(found))
     if found["document"]["status"] in ("failed", "skipped"):
         raise typer.Exit(SOME_FAILED)

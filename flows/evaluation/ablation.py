@@ -41,10 +41,10 @@ from flows.settings import Settings
 from indexes import rows as index_rows
 from indexes.cache.caches import Caches
 from indexes.cache.store import text_digest, vector_key
-from indexes.catalog import Row
+from indexes.catalog import CatalogRow
 from indexes.evaluation.compare import compare
 from indexes.evaluation.golden import load_golden
-from indexes.evaluation.reading import told, verdict_of
+from indexes.evaluation.reading import figures_in_words, verdict_of
 from indexes.evaluation.record import Run
 from indexes.lexical.index import LexicalIndex
 from indexes.revisions.generation import published_catalog
@@ -138,7 +138,7 @@ def ablate(
 class _Maker:
     """Makes the stores of a rung in the scratch folder."""
 
-    def __init__(self, storage: Storage, settings: Settings, embedder: Embedder, rows: Sequence[Row]) -> None:
+    def __init__(self, storage: Storage, settings: Settings, embedder: Embedder, rows: Sequence[CatalogRow]) -> None:
         self._storage = storage
         self._settings = settings
         self._embedder = embedder
@@ -169,7 +169,7 @@ class _Maker:
         """Remove the stores of the last rung."""
         shutil.rmtree(self._folder / "rung")
 
-    def _document(self, rung: Rung, row: Row) -> list[index_rows.Row]:
+    def _document(self, rung: Rung, row: CatalogRow) -> list[index_rows.ChunkRow]:
         document = self._caches.documents.get([row.document]).get(row.document)
         if document is None:
             raise StoreError(f"document {row.key} is no longer cached", "Build the index again.")
@@ -201,7 +201,7 @@ class _Maker:
             texts = [note.text for note in rung.notes.write(windows)]
         return [fit(text, self._settings.note_reserve, rung.ruler.count) if text else "" for text in texts]
 
-    def _embedded(self, rows: Sequence[index_rows.Row]) -> list[index_rows.Vector | None]:
+    def _embedded(self, rows: Sequence[index_rows.ChunkRow]) -> list[index_rows.Vector | None]:
         """Return a vector for each row of a document that gets them, from the memory where it has one."""
         embeds = self._settings.embeds
         keys = [
@@ -235,9 +235,9 @@ def _writers(settings: Settings) -> list[str]:
     return ["extractive", "llm"] if settings.notes == "llm" else ["extractive"]
 
 
-def _batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
+def _batches(rows: Sequence[CatalogRow]) -> Iterator[list[CatalogRow]]:
     """Yield some megabytes of documents at a time."""
-    batch: list[Row] = []
+    batch: list[CatalogRow] = []
     held = 0
     for row in rows:
         batch.append(row)
@@ -257,5 +257,7 @@ def _steps(runs: Sequence[Run]) -> list[str]:
     for run in hybrid:
         if run is not base:
             change = compare(base.recalls(COMPARED_K), run.recalls(COMPARED_K))
-            lines.append(f"{run.variant}, hybrid at {COMPARED_K}, is {verdict_of(change)} {PATH}: {told(change)}.")
+            lines.append(
+                f"{run.variant}, hybrid at {COMPARED_K}, is {verdict_of(change)} {PATH}: {figures_in_words(change)}."
+            )
     return lines

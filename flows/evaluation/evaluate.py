@@ -21,9 +21,9 @@ from indexes.evaluation.record import (
     check_comparable,
     compare_records,
     decode_record,
+    evaluation_key,
     kept_records,
     read_record,
-    record_key,
     write_record,
 )
 from indexes.revisions.generation import open_stores, published_catalog
@@ -82,9 +82,9 @@ def finish(storage: Storage, record: Record, other: Record | None, html: Path | 
         kept, problem = False, error.message
     comparison = compare_records(other, record, COMPARED_K) if other else None
     if html:
-        from flows.pages.evaluation import page
+        from flows.pages.evaluation import evaluation_page
 
-        write_page(html, page(record, comparison, other.id if other else ""))
+        write_page(html, evaluation_page(record, comparison, other.id if other else ""))
     found: dict[str, Any] = msgspec.to_builtins(record)
     for name in ("questions", "examples"):
         del found[name]
@@ -92,7 +92,7 @@ def finish(storage: Storage, record: Record, other: Record | None, html: Path | 
         scores = run.pop("scores")
         del run["hits"]
         run["missed_at_5"] = [name for name, one in scores.items() if any(not r or r > 5 for r in one["midpoint"])]
-    found["record"] = f"{storage.address.rstrip('/')}/{record_key(record.id)}" if kept else ""
+    found["record"] = f"{storage.address.rstrip('/')}/{evaluation_key(record.id)}" if kept else ""
     if not kept:
         found["not_kept"] = problem
     found["least_questions"] = FEW
@@ -112,5 +112,5 @@ def find_record(storage: Storage, name: str) -> Record:
             if record.runs[0].variant == PUBLISHED and not record.index.get("refused"):
                 return record
         raise UsageError(f"index {storage.address} has no kept evaluation", "Evaluate it once without --against.")
-    own = storage.objects.get(record_key(name)) if "/" not in name else None
+    own = storage.objects.get(evaluation_key(name)) if "/" not in name else None
     return decode_record(own[0], name) if own is not None else read_record(Path(name))

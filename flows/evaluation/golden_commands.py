@@ -35,7 +35,7 @@ from parsers.errors import UsageError
 LEAK: Final = 6  # words in a row that question and answer share; BM25 then finds it by the copy
 
 
-def check(settings: Settings, golden: Path) -> dict[str, Any]:
+def check_golden(settings: Settings, golden: Path) -> dict[str, Any]:
     """Check a golden set.
 
     Returns:

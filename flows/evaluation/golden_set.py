@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from indexes.cache.caches import Caches
 from indexes.cache.store import Cache
-from indexes.catalog import Row
+from indexes.catalog import CatalogRow
 from indexes.evaluation.golden import Question, Stale, requirements
 from indexes.storage.storage import Storage
 from parsers.document import Document
 
 if TYPE_CHECKING:
-    from indexes.evaluation.record import Asked
+    from indexes.evaluation.record import AskedQuestion
 
 HELD: Final = 16  # documents whose texts are held
 
@@ -34,7 +34,7 @@ class GoldenSet:
 
     path: Path
     digest: str
-    asked: list[Asked]
+    asked: list[AskedQuestion]
     unanswerable: list[Question]
     stale: dict[str, str]
 
@@ -53,15 +53,17 @@ def resolve(path: Path, questions: Sequence[Question], texts: Mapping[str, str],
     Raises:
         Stale: when a question does not resolve and ``strict`` is set.
     """
-    from indexes.evaluation.record import Asked  # it loads the libraries of the metrics, which few commands need
+    from indexes.evaluation.record import (
+        AskedQuestion,  # it loads the libraries of the metrics, which few commands need
+    )
 
-    asked: list[Asked] = []
+    asked: list[AskedQuestion] = []
     stale: dict[str, str] = {}
     for question in questions:
         if not question.spans:
             continue
         try:
-            asked.append(Asked.of(question, requirements(question, texts), texts))
+            asked.append(AskedQuestion.of(question, requirements(question, texts), texts))
         except Stale as error:
             if strict:
                 raise
@@ -70,7 +72,7 @@ def resolve(path: Path, questions: Sequence[Question], texts: Mapping[str, str],
     return GoldenSet(path, digest, asked, [one for one in questions if not one.spans], stale)
 
 
-def texts_of(storage: Storage, rows: Iterable[Row]) -> Mapping[str, str]:
+def texts_of(storage: Storage, rows: Iterable[CatalogRow]) -> Mapping[str, str]:
     """Return the indexed text of each document by its key, read when it is asked for.
 
     Asking for one raises :class:`indexes.evaluation.golden.Stale` when two sources hold that key, or the parsed
@@ -82,7 +84,7 @@ def texts_of(storage: Storage, rows: Iterable[Row]) -> Mapping[str, str]:
 class _Texts(Mapping[str, str]):
     """Texts of documents by key, read when they are asked for; the last few are held."""
 
-    def __init__(self, documents: Cache[Document], rows: Iterable[Row]) -> None:
+    def __init__(self, documents: Cache[Document], rows: Iterable[CatalogRow]) -> None:
         self._cache = documents
         self._documents: dict[str, str] = {}
         self._ambiguous: set[str] = set()

@@ -10,7 +10,7 @@ import msgspec
 
 from enrich.embedding import parity
 from enrich.embedding.embedder import Embedder, open_embedder
-from enrich.embedding.parity import Comparison, Text
+from enrich.embedding.parity import RuntimeComparison, Text
 from enrich.embedding.runtime import Vectors, choice, choices
 from enrich.files import atomic_write
 from enrich.models.registry import ModelFolder, Registry, load_registry
@@ -72,7 +72,7 @@ def run(
         "model": name,
         "fingerprint": opened[0].fingerprint,
         "texts": parity.digest(chosen) if chosen else "",
-        "runtimes": {parity.named(one.provenance): msgspec.to_builtins(one.provenance) for one in opened},
+        "runtimes": {parity.runtime_label(one.provenance): msgspec.to_builtins(one.provenance) for one in opened},
         "machine": machine(),
         "pairs": [_shown(pair) for pair in pairs],
         "ok": all(pair.passed for pair in pairs),
@@ -100,13 +100,13 @@ def _opened(
             yield embedder
 
 
-def _each_other(opened: list[Embedder], chosen: list[Text], say: Say) -> Iterator[Comparison]:
+def _each_other(opened: list[Embedder], chosen: list[Text], say: Say) -> Iterator[RuntimeComparison]:
     under = parity.conditions(opened[0])
     vectors: list[Vectors] = []
     for one in opened:
-        say(f"{parity.named(one.provenance)}: {len(chosen)} texts, {len(under)} times")
+        say(f"{parity.runtime_label(one.provenance)}: {len(chosen)} texts, {len(under)} times")
         vectors.append(parity.vectors_of(one, chosen, under))
-    names = [parity.named(one.provenance) for one in opened]
+    names = [parity.runtime_label(one.provenance) for one in opened]
     # Of the plan `alone`, as a passage: enough to find neighbours by. Every fourth text asks.
     asking = [row for row in range(len(chosen)) if row % 4 == 0]
     order = asking + [row for row in range(len(chosen)) if row % 4]
@@ -114,19 +114,19 @@ def _each_other(opened: list[Embedder], chosen: list[Text], say: Say) -> Iterato
         a, b = vectors[first], vectors[second]
         if first == second:  # a runtime with itself: each text alone against the same text among others
             a, b = a[0::2], b[1::2]
-        pair = parity.compare(names[first], names[second], chosen, a, b)
+        pair = parity.compare_vectors(names[first], names[second], chosen, a, b)
         overlap = parity.top_overlap(a[0][order], b[0][order], len(asking))
         yield msgspec.structs.replace(pair, top10_overlap=overlap)
 
 
-def _against(storage: Storage, embedder: Embedder, say: Say) -> Comparison:
+def _against(storage: Storage, embedder: Embedder, say: Say) -> RuntimeComparison:
     pointer = storage.pointer()
     data = storage.probes(embedder.fingerprint)
     if data is None or pointer is None:
         raise StoreError(
             f"index {storage.address}: it keeps no probes of {embedder.model.name}", "Build it with this program."
         )
-    say(f"{parity.named(embedder.provenance)}: against the probes of {storage.address}")
+    say(f"{parity.runtime_label(embedder.provenance)}: against the probes of {storage.address}")
     pair = parity.against(embedder, parity.read_probes(data))
     if pointer.embedder_fingerprint != embedder.fingerprint:
         return pair
@@ -148,7 +148,7 @@ def _overlap(storage: Storage, pointer: Pointer, embedder: Embedder) -> float | 
     return parity.top_overlap(again, stored, min(QUESTIONS, len(names) // 4))
 
 
-def _shown(pair: Comparison) -> dict[str, Any]:
+def _shown(pair: RuntimeComparison) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(pair)
     values["pass"] = values.pop("passed")
     values["reason"] = pair.reason

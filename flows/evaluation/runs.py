@@ -19,12 +19,12 @@ import numpy.typing as npt
 
 from flows.evaluation.golden_set import GoldenSet
 from flows.settings import Settings
-from indexes.catalog import Row
+from indexes.catalog import CatalogRow
 from indexes.evaluation import metrics
 from indexes.evaluation.asking import Corpus, ask
 from indexes.evaluation.golden import covers
 from indexes.evaluation.reading import channels, reading
-from indexes.evaluation.record import Asked, Example, Record, Run, summarize
+from indexes.evaluation.record import AskedQuestion, Example, Record, Run, summarize
 from indexes.lexical import analysis
 from indexes.lexical.index import LexicalIndex
 from indexes.search.search import Fusion
@@ -97,7 +97,11 @@ def measure(
 
 
 def make_record(
-    settings: Settings, index: dict[str, Any], fingerprints: dict[str, str], rows: Sequence[Row], measured: Measured
+    settings: Settings,
+    index: dict[str, Any],
+    fingerprints: dict[str, str],
+    rows: Sequence[CatalogRow],
+    measured: Measured,
 ) -> Record:
     """Return the record of what was measured over a revision; the worst questions are still to be added.
 
@@ -124,7 +128,7 @@ def make_record(
         },
         index=index,
         fingerprints=fingerprints
-        | {"analysis": analysis.fingerprint(), "recipes": _digest(sorted({row.recipe for row in rows}))},
+        | {"analysis": analysis.analysis_fingerprint(), "recipes": _digest(sorted({row.recipe for row in rows}))},
         settings={name: getattr(settings, name) for name in SETTINGS} | {"gristmill": version("gristmill")},
         questions=golden.asked,
         runs=runs,
@@ -141,7 +145,7 @@ def published_index(storage: Storage, pointer: Pointer) -> tuple[dict[str, Any],
     return index | pointer.counts, {"embedder": f"{pointer.embedder} {pointer.embedder_fingerprint}"}
 
 
-def corpus_digest(rows: Iterable[Row]) -> str:
+def corpus_digest(rows: Iterable[CatalogRow]) -> str:
     """Return the digest of a corpus: SHA-256 of keys and bytes of its documents, in hexadecimal."""
     return _digest(sorted(f"{row.key}\0{row.bytes_digest}" for row in rows if row.document))
 
@@ -149,7 +153,7 @@ def corpus_digest(rows: Iterable[Row]) -> str:
 def worst_questions(run: Run, golden: GoldenSet, table: ChunkTable, texts: Mapping[str, str]) -> list[Example]:
     """Return the questions of which most is missing or stands lowest."""
 
-    def badness(one: Asked) -> tuple[float, float, str]:
+    def badness(one: AskedQuestion) -> tuple[float, float, str]:
         ranks = run.scores[one.id].midpoint
         return (-sum(rank is None for rank in ranks) / len(ranks), -max(rank or 0 for rank in ranks), one.id)
 
@@ -157,7 +161,7 @@ def worst_questions(run: Run, golden: GoldenSet, table: ChunkTable, texts: Mappi
     return [_example(one, run, table, texts) for one in worst]
 
 
-def _example(one: Asked, run: Run, table: ChunkTable, texts: Mapping[str, str]) -> Example:
+def _example(one: AskedQuestion, run: Run, table: ChunkTable, texts: Mapping[str, str]) -> Example:
     ranks = run.scores[one.id].midpoint
     wanted = [
         {
@@ -178,7 +182,7 @@ def _example(one: Asked, run: Run, table: ChunkTable, texts: Mapping[str, str]) 
     return Example(id=one.id, question=one.question, category=one.category, rank=last, wanted=wanted, got=got)
 
 
-def _meets(row: Mapping[str, Any], one: Asked) -> bool:
+def _meets(row: Mapping[str, Any], one: AskedQuestion) -> bool:
     places = (place for requirement in one.requirements for place in requirement if place.doc == row["key"])
     return any(covers(row["start"], row["end"], place, midpoint=True) for place in places)
 

@@ -26,7 +26,7 @@ from flows.state import BuildState
 from indexes.evaluation.compare import compare
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.metrics import mean
-from indexes.evaluation.record import Asked, Run, kept_records, write_record
+from indexes.evaluation.record import AskedQuestion, Run, kept_records, write_record
 from indexes.lexical.index import LexicalIndex
 from indexes.revisions.generation import open_stores, published_catalog
 from indexes.storage.storage import Pointer
@@ -151,7 +151,7 @@ class RecallGate:
             return ((kept, answers), "") if kept else (None, error.message)
         return (measure(PUBLISHED, table, lexical, golden, vectors, fusion(state.settings)).runs[0], answers), ""
 
-    def _kept(self, pointer: Pointer, asked: list[Asked]) -> Run | None:
+    def _kept(self, pointer: Pointer, asked: list[AskedQuestion]) -> Run | None:
         """Return the record of a published revision that asked the same, for one that cannot be asked any more."""
         digests = {one.id: one.digest for one in asked}
         for record in kept_records(self._state.storage.objects):

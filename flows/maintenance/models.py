@@ -10,8 +10,8 @@ import msgspec
 
 from enrich.embedding.embedder import open_embedder
 from enrich.embedding.runtime import RUNTIMES, choice, choices
-from enrich.models.conversion import convert
-from enrich.models.fetching import fetch, sources_of
+from enrich.models.conversion import convert_model
+from enrich.models.fetching import fetch_model, sources_of
 from enrich.models.registry import AnyModel, EmbedderModel, ModelFolder, Registry, load_registry
 from flows.models.probes import reference_probes
 from flows.models.runtime_choice import choose, machine, remembered
@@ -45,7 +45,7 @@ def manage_models(
     chosen = [registry.get(name) for name in names or used(settings)]
     if action == "fetch":
         for model in chosen:
-            fetch(model, folder, sources_of(model, settings.model_folders), say)
+            fetch_model(model, folder, sources_of(model, settings.model_folders), say)
             if isinstance(model, EmbedderModel):
                 prepare(model, registry, folder, say)
     elif action == "verify":
@@ -94,7 +94,7 @@ def _conversions(
     wanted = [choice(model, name) for name in runtimes or []] or [
         choice(model, name) for name in model.runtimes if name in RUNTIMES and RUNTIMES[name].converted
     ]
-    return [msgspec.to_builtins(convert(model, one, folder, say)) for one in wanted]
+    return [msgspec.to_builtins(convert_model(model, one, folder, say)) for one in wanted]
 
 
 def used(settings: Settings) -> list[str]:

@@ -26,13 +26,13 @@ from flows.opening import open_storage, published
 from flows.settings import Settings
 from flows.state import BuildState
 from indexes.cache import health
-from indexes.catalog import Catalog, Row, stamp
+from indexes.catalog import Catalog, CatalogRow, stamp
 from indexes.integrity import mending
 from indexes.integrity.verification import Finding, Verdict, unprovable, whole_index
 from indexes.integrity.verification import verify as look
 from indexes.revisions import retention
 from indexes.rows import schema
-from indexes.storage.errors import told
+from indexes.storage.errors import clear_errors
 from indexes.storage.pointer import Damaged
 from indexes.storage.storage import POINTER, Pointer, Storage
 from indexes.vectors import ChunkTable
@@ -52,7 +52,7 @@ def verify_index(settings: Settings, *, everything: bool = False) -> dict[str, A
         everything: read the rows of all kept revisions.
     """
     storage, pointer, lost = _meant(settings)
-    with told(storage.address):
+    with clear_errors(storage.address):
         looked_at = storage.revisions() if everything and not lost else [pointer]
         verdicts = [look(storage, one, normalized=_normalized(settings, one)) for one in looked_at]
         beside = [*lost, *([] if lost else whole_index(storage, pointer))]
@@ -85,7 +85,7 @@ def repair_index(settings: Settings, say: _Say) -> dict[str, Any]:
     """
     storage = open_storage(settings)
     storage.unchecked = True
-    with storage.lock(), told(storage.address):
+    with storage.lock(), clear_errors(storage.address):
         mended = mending.mend_pointer(storage)
         if mended is not None:
             say(f"The pointer was lost; readers are pointed to revision {mended.revision}")
@@ -111,7 +111,7 @@ def repair_index(settings: Settings, say: _Say) -> dict[str, Any]:
             return found | {"repaired": True, "revision": pointer.revision}
         lost, renewed, made = _published_anew(state, pointer, verdict, say)
         found["revisions_given_up"] = sorted({*given_up, *mending.mend_records(storage, made)})
-        health.record(storage.objects)
+        health.record_cache_digests(storage.objects)
         return found | {"repaired": True, "removed": lost, "renewed": renewed, "revision": made.revision}
 
 
@@ -160,7 +160,7 @@ def _rebuilt(state: BuildState, pointer: Pointer, verdict: Verdict) -> tuple[int
         state.draft.append(_without(ChunkTable.open(tables, pointer.chunks_version), wrong))
     again: list[str] = []
     lost = 0
-    waiting: list[Row] = []
+    waiting: list[CatalogRow] = []
     for row in catalog.rows():
         redone = everything or row.document_id in wrong
         if redone and row.document_id not in forgotten:
@@ -183,7 +183,7 @@ def _without(table: ChunkTable, documents: set[str]) -> Iterator[pa.RecordBatch]
         yield batch.filter(pc.invert(pc.is_in(batch["document_id"], gone)))
 
 
-def _catalog_of(table: ChunkTable, pointer: Pointer) -> Iterator[Row]:
+def _catalog_of(table: ChunkTable, pointer: Pointer) -> Iterator[CatalogRow]:
     """Yield the catalog as far as the rows tell it; the next build looks at every document again."""
     columns = ["document_id", "start", "key", "chunk_id", "row_digest", "labels"]
     shape = pa.schema([schema(table.dimension).field(name) for name in columns])
@@ -196,7 +196,7 @@ def _catalog_of(table: ChunkTable, pointer: Pointer) -> Iterator[Row]:
         key: str = found[0]["key"]
         source = next((one for one in pointer.sources if document_id(one, key) == name), next(iter(pointer.sources)))
         ids = [one["chunk_id"] for one in found]
-        yield Row(
+        yield CatalogRow(
             document_id=name,
             source=source,
             key=key,
@@ -257,8 +257,8 @@ def _from_cache(state: BuildState, documents: Iterable[str]) -> None:
         write(state, batch)
 
 
-def _lost(row: Row) -> Row:
-    return Row(
+def _lost(row: CatalogRow) -> CatalogRow:
+    return CatalogRow(
         document_id=row.document_id,
         source=row.source,
         key=row.key,

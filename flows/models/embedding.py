@@ -100,7 +100,7 @@ def prove(
             "Build or repair it once with the runtime that made its vectors; nothing is embedded twice.",
         )
     mark = cache / PROVED / _mark(data, embedder)
-    name = parity.named(embedder.provenance)
+    name = parity.runtime_label(embedder.provenance)
     if made:
         figure = f"{name} made the probes"
     elif mark.is_file():

@@ -43,7 +43,9 @@ def reference_probes(embedder: Embedder, name: str, registry: Registry, models: 
     Raises:
         ModelError: when the model's own runtime cannot run.
     """
-    path = models.root / PROBES_FOLDER / f"{embedder.model.name}-{embedder.fingerprint[:16]}-{parity.VERSION}.arrow"
+    path = (
+        models.root / PROBES_FOLDER / f"{embedder.model.name}-{embedder.fingerprint[:16]}-{parity.PROBES_VERSION}.arrow"
+    )
     kept = _kept(path, embedder)
     if kept is not None:
         return Reference(kept, False)

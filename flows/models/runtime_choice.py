@@ -21,10 +21,10 @@ from typing import Final
 import msgspec
 
 from enrich.embedding import parity
-from enrich.embedding.embedder import WINDOW, Embedder, fingerprint, open_embedder
+from enrich.embedding.embedder import TEXTS_IN_WINDOW, Embedder, embedder_fingerprint, open_embedder
 from enrich.embedding.runtime import RUNTIMES, choice, choices, versions
 from enrich.files import atomic_write
-from enrich.models.conversion import convert, records
+from enrich.models.conversion import convert_model, records
 from enrich.models.registry import EmbedderModel, ModelFolder, Registry
 from parsers.errors import ModelError
 
@@ -152,7 +152,7 @@ def choose(
         try:
             one = choice(model, name)
             if RUNTIMES[one.runtime].converted:
-                convert(model, one, folder)
+                convert_model(model, one, folder)
             racing[name] = open_embedder(embedder, registry, folder, runtime=name, device=device)
             racing[name].load()
         except ModelError as error:
@@ -199,7 +199,7 @@ def _compared(racing: dict[str, Embedder], own: str, say: Callable[[str], None])
     compared = {}
     for name, embedder in racing.items():
         vectors = expected if name == own else parity.vectors_of(embedder, chosen, under)
-        found = parity.compare(name, own, chosen, vectors, expected)
+        found = parity.compare_vectors(name, own, chosen, vectors, expected)
         compared[name] = Tried(name=name, least=found.min, problem=found.reason)
     return compared
 
@@ -211,7 +211,7 @@ def rates(racing: dict[str, Embedder], rounds: int, count: int) -> dict[str, flo
         rounds: those that count; one more goes before them.
         count: texts in a round; on a GPU as many times more as it takes at a time more than a processor.
     """
-    times = {name: max(1, embedder.window // WINDOW["cpu"]) for name, embedder in racing.items()}
+    times = {name: max(1, embedder.window // TEXTS_IN_WINDOW["cpu"]) for name, embedder in racing.items()}
     seconds: dict[str, list[float]] = {name: [] for name in racing}
     first = next(iter(racing.values()))  # all have one tokenizer
     for turn in range(rounds + 1):
@@ -230,7 +230,7 @@ def _sample(embedder: Embedder, count: int, turn: int) -> Sequence[str]:
 
 
 def _record(model: EmbedderModel, folder: ModelFolder) -> Path:
-    return folder.root / _FOLDER / f"{model.name}-{fingerprint(model)[:8]}.json"
+    return folder.root / _FOLDER / f"{model.name}-{embedder_fingerprint(model)[:8]}.json"
 
 
 def _keep(path: Path, chosen: Chosen) -> None:

@@ -25,24 +25,24 @@ def uses_prefect(settings: Settings) -> bool:
 
 
 def run_build(settings: Settings, options: BuildOptions) -> dict[str, Any]:
-    """Build, as the setting ``orchestrator`` says; see :func:`flows.build.build.build`."""
+    """Build, as the setting ``orchestrator`` says; see :func:`flows.build.build.build_index`."""
     if uses_prefect(settings):
         from flows.orchestration import prefect_flows
 
         timed = prefect_flows.build.with_options(timeout_seconds=settings.timeout_seconds)
         return timed(settings, options)
-    from flows.build.build import build
+    from flows.build.build import build_index
 
-    return build(settings, options)
+    return build_index(settings, options)
 
 
 def run_reindex(settings: Settings, options: ReindexOptions) -> dict[str, Any]:
-    """Swap the model, as the setting ``orchestrator`` says; see :func:`flows.build.reindex.reindex`."""
+    """Swap the model, as the setting ``orchestrator`` says; see :func:`flows.build.reindex.swap_embedder`."""
     if uses_prefect(settings):
         from flows.orchestration import prefect_flows
 
         timed = prefect_flows.reindex.with_options(timeout_seconds=settings.timeout_seconds)
         return timed(settings, options)
-    from flows.build.reindex import reindex
+    from flows.build.reindex import swap_embedder
 
-    return reindex(settings, options)
+    return swap_embedder(settings, options)

@@ -67,14 +67,14 @@ def as_task(step: Callable[_Arguments, _Result], /, *given: _Arguments.args, **n
 
 @flow(name="gristmill-build", persist_result=False, validate_parameters=True)
 def build(settings: Settings, options: BuildOptions | None = None) -> dict[str, Any]:
-    """Run :func:`flows.build.build.build` as a flow, its steps as tasks; show gates, failures and figures."""
-    return _shown(settings, lambda: plain.build(settings, options, as_task))
+    """Run :func:`flows.build.build.build_index` as a flow, its steps as tasks; show gates, failures and figures."""
+    return _shown(settings, lambda: plain.build_index(settings, options, as_task))
 
 
 @flow(name="gristmill-reindex", persist_result=False, validate_parameters=True)
 def reindex(settings: Settings, options: ReindexOptions) -> dict[str, Any]:
-    """Run :func:`flows.build.reindex.reindex` as a flow, its steps as tasks; show gates, failures and figures."""
-    return _shown(settings, lambda: plain_reindex.reindex(settings, options, as_task))
+    """Run :func:`flows.build.reindex.swap_embedder` as a flow, its steps as tasks; show gates, failures and figures."""
+    return _shown(settings, lambda: plain_reindex.swap_embedder(settings, options, as_task))
 
 
 def _shown(settings: Settings, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _PREVIEW: Final = 400  # characters of a text that stand outside its <details>
 LONG: Final = 220  # characters from which a text has one
 
 
-def page(record: Record, comparison: Mapping[str, Any] | None = None, against: str = "") -> str:
+def evaluation_page(record: Record, comparison: Mapping[str, Any] | None = None, against: str = "") -> str:
     """Return the page of a record.
 
     Args:

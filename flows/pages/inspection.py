@@ -25,7 +25,7 @@ BLANK: Final = "white space"
 UNCOVERED: Final = "in no chunk"
 
 
-class Run(NamedTuple):
+class Stretch(NamedTuple):
     """A stretch of the text that the same chunks cover.
 
     Attributes:
@@ -42,7 +42,7 @@ class Run(NamedTuple):
     reason: str
 
 
-def page(found: Mapping[str, Any], name: str) -> str:
+def inspection_page(found: Mapping[str, Any], name: str) -> str:
     """Return the page of a file.
 
     Args:
@@ -71,12 +71,12 @@ def page(found: Mapping[str, Any], name: str) -> str:
     return render("inspection", values)
 
 
-def runs(text: str, chunks: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> list[Run]:
+def runs(text: str, chunks: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> list[Stretch]:
     """Cut the text where chunks and left-out parts begin and end, in one sweep, without gaps."""
     covers = _Sweep((number, chunk["start"], chunk["end"]) for number, chunk in enumerate(chunks, 1))
     outs = _Sweep((index, *_extent(node)) for index, node in enumerate(nodes) if node.get("left_out"))
     positions = sorted({0, len(text)} | covers.positions() | outs.positions())
-    found: list[Run] = []
+    found: list[Stretch] = []
     for low, high in zip(positions, [*positions[1:], len(text)], strict=True):
         begin = tuple(covers.at(low))
         outs.at(low)
@@ -87,9 +87,9 @@ def runs(text: str, chunks: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping
             found[-1] = found[-1]._replace(end=high)
             continue
         if numbers or low == high:
-            found.append(Run(low, high, numbers, begin, ""))
+            found.append(Stretch(low, high, numbers, begin, ""))
         elif outs.open:  # the innermost of them is the last
-            found.append(Run(low, high, (), begin, str(nodes[max(outs.open)]["left_out"])))
+            found.append(Stretch(low, high, (), begin, str(nodes[max(outs.open)]["left_out"])))
         else:
             found += _outside(text, low, high, begin)
     return found
@@ -120,14 +120,14 @@ class _Sweep:
         return begin
 
 
-def _outside(text: str, low: int, high: int, begin: tuple[int, ...]) -> list[Run]:
+def _outside(text: str, low: int, high: int, begin: tuple[int, ...]) -> list[Stretch]:
     """Return a part that is neither in a chunk nor left out: white space, or words with white space around them."""
     part = text[low:high]
     first, last = high - len(part.lstrip()), low + len(part.rstrip())
     if first == high:
-        return [Run(low, high, (), begin, BLANK)]
+        return [Stretch(low, high, (), begin, BLANK)]
     parts = [(low, first, BLANK), (first, last, UNCOVERED), (last, high, BLANK)]
-    made = [Run(start, end, (), (), reason) for start, end, reason in parts if start < end]
+    made = [Stretch(start, end, (), (), reason) for start, end, reason in parts if start < end]
     made[0] = made[0]._replace(begin=begin)
     return made
 
@@ -138,7 +138,7 @@ def _extent(node: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _marked(
-    text: str, stretches: Sequence[Run], nodes: Sequence[Mapping[str, Any]], facts: Sequence[str]
+    text: str, stretches: Sequence[Stretch], nodes: Sequence[Mapping[str, Any]], facts: Sequence[str]
 ) -> Iterator[Markup]:
     """Yield the text with its marks. Everything but the text itself stands in attributes."""
     sections = [(_extent(node)[0], index) for index, node in enumerate(nodes) if node["kind"] == "section"]
@@ -155,7 +155,7 @@ def _marked(
         yield Markup("</span>")
 
 
-def _opened(text: str, run: Run, facts: Sequence[str]) -> Markup:
+def _opened(text: str, run: Stretch, facts: Sequence[str]) -> Markup:
     if not run.chunks:
         kind = "blank" if run.reason in ("", BLANK) else "out"
         title = f"{run.reason}, [{run.start}, {run.end})"
@@ -173,7 +173,7 @@ def _opened(text: str, run: Run, facts: Sequence[str]) -> Markup:
     return Markup('<span class="chunk {}{}" title="{}">{}').format(shade, _layout(text, run), title, marks)
 
 
-def _layout(text: str, run: Run) -> str:
+def _layout(text: str, run: Stretch) -> str:
     """Whole lines stand as a block, so that their shade has no holes at blank lines."""
     if run.start == run.end:
         return ""
@@ -224,7 +224,7 @@ def _tokens(chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-def _shares(stretches: Sequence[Run]) -> list[tuple[str, int]]:
+def _shares(stretches: Sequence[Stretch]) -> list[tuple[str, int]]:
     """Return how many characters are in chunks, and how many are not by their reason, the most first."""
     counts: Counter[str] = Counter({"in chunks": 0})
     for run in stretches:

@@ -38,16 +38,16 @@ class _Head(NamedTuple):
     manifest: Manifest | None
 
 
-def record(objects: Objects) -> None:
+def record_cache_digests(objects: Objects) -> None:
     """Record size and digest of every file of the cache; those recorded before are not read again."""
     known = _known(objects)
     sizes = {stat.key: stat.size for stat in objects.stats(_PLACE) if ".lance/" in stat.key and not _changes(stat.key)}
     if not isinstance(known, dict) or known.keys() != sizes.keys():
-        files = digests.record(objects, sizes, known if isinstance(known, dict) else {})
+        files = digests.record_digests(objects, sizes, known if isinstance(known, dict) else {})
         objects.put(LIST, seal.seal(msgspec.json.format(msgspec.json.encode(_List(files)), indent=2) + b"\n"))
 
 
-def damages(objects: Objects, *, thorough: bool) -> list[Damage]:
+def cache_damages(objects: Objects, *, thorough: bool) -> list[Damage]:
     """Return the files of the cache that are missing, or not what they were when they were written, by key.
 
     Args:
@@ -83,13 +83,13 @@ def heal(storage: Storage, *, thorough: bool) -> list[str]:
     Returns:
         What was done, a sentence for each table.
     """
-    found = damages(storage.objects, thorough=thorough)
+    found = cache_damages(storage.objects, thorough=thorough)
     if not found:
         return []
     said = []
     for name in sorted({one.key.removeprefix(_PLACE).split(".lance/")[0] for one in found if ".lance/" in one.key}):
         own = [one for one in found if one.key.startswith(f"{_PLACE}{name}.lance/")]
-        before = f"the cache table {name} is damaged ({digests.named(own, 1)})"
+        before = f"the cache table {name} is damaged ({digests.first_damages(own, 1)})"
         if _mend(storage, name, {one.key for one in own}):
             said.append(f"{before}: its whole parts stay, the rest is computed again when it is needed")
         else:
@@ -99,7 +99,7 @@ def heal(storage: Storage, *, thorough: bool) -> list[str]:
         said.append("the turns in which documents are read again are damaged: they begin anew")
         storage.objects.delete([TURNS])
     storage.objects.delete([LIST])
-    record(storage.objects)
+    record_cache_digests(storage.objects)
     return said
 
 

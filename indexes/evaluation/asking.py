@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexes.evaluation.golden import Place
-from indexes.evaluation.metrics import DEPTH, Ranked
+from indexes.evaluation.metrics import MEASURED_DEPTH, Ranked
 from indexes.lexical.index import LexicalIndex
 from indexes.search.filters import READABLE, parse_filters, to_sql, with_unreadable_hidden
 from indexes.search.search import DEPTH as SEARCH_DEPTH
@@ -73,7 +73,7 @@ class Corpus:
             result.texts.append(text)
             result.places.append([self._places[one] for one in self._copies.get(text, (name,))])
             result.scores.append(score)
-            if len(seen) == DEPTH:
+            if len(seen) == MEASURED_DEPTH:
                 break
         return result
 
@@ -126,10 +126,12 @@ def _deep(channel: Callable[[list[int], int], list[Ranking]], count: int, corpus
         count: of questions.
     """
     found: list[Ranking] = [[] for _ in range(count)]
-    depth, asked = DEPTH + SPARE, list(range(count))
+    depth, asked = MEASURED_DEPTH + SPARE, list(range(count))
     while asked:
         for number, ranking in zip(asked, channel(asked, depth), strict=True):
             found[number] = ranking
-        asked = [one for one in asked if len(found[one]) == depth and len(corpus.ranked(found[one]).names) < DEPTH]
+        asked = [
+            one for one in asked if len(found[one]) == depth and len(corpus.ranked(found[one]).names) < MEASURED_DEPTH
+        ]
         depth *= 4
     return found

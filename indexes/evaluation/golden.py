@@ -76,7 +76,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 
 Requirement = list[Place]  # alternatives, one of which is enough
-Hit = Sequence[Place]  # where the text of a hit stands: several times where equal texts were folded into one
+GoldenHit = Sequence[Place]  # where the text of a hit stands: several times where equal texts were folded into one
 
 
 def load_golden(path: Path) -> list[Question]:
@@ -204,7 +204,7 @@ def covers(start: int, end: int, place: Place, *, midpoint: bool) -> bool:
     return start <= place.start and place.end <= end
 
 
-def first_ranks(needed: Sequence[Requirement], hits: Sequence[Hit], *, midpoint: bool) -> list[int | None]:
+def first_ranks(needed: Sequence[Requirement], hits: Sequence[GoldenHit], *, midpoint: bool) -> list[int | None]:
     """Return the 1-based rank of the first hit that covers each requirement; None where no hit does.
 
     Args:

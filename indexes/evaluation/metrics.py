@@ -27,10 +27,12 @@ import numpy as np
 from ir_measures import RR, Qrel, ScoredDoc, iter_calc, nDCG
 from scipy import stats
 
-from indexes.evaluation.golden import Hit, Place, Requirement, first_ranks
+from indexes.evaluation.golden import GoldenHit, Place, Requirement, first_ranks
 
-VERSION: Final = 1  # raised by hand when the same rankings give other figures; records of two versions are not compared
-DEPTH: Final = 200  # hits looked at
+METRICS_VERSION: Final = (
+    1  # raised by hand when the same rankings give other figures; records of two versions are not compared
+)
+MEASURED_DEPTH: Final = 200  # hits looked at
 SHOWN: Final = (1, 2, 5, 10, 20, 50, 100, 200)  # depths that tables show
 CUT: Final = 5  # hits that token precision and IoU look at
 RESAMPLES: Final = 9_999
@@ -74,7 +76,7 @@ class Ranked(msgspec.Struct, frozen=True):
 
     names: list[str]
     texts: list[str]
-    places: list[Hit]
+    places: list[GoldenHit]
     scores: list[float]
 
 
@@ -157,7 +159,7 @@ def _relevant(requirements: Sequence[Requirement], texts: Mapping[str, Iterable[
     return found
 
 
-def _overlap(requirements: Sequence[Requirement], hits: Sequence[Hit]) -> tuple[float, float]:
+def _overlap(requirements: Sequence[Requirement], hits: Sequence[GoldenHit]) -> tuple[float, float]:
     """Token precision and IoU, in code points; of a hit with several places, the one that overlaps the spans most."""
     wanted = _merged({place for places in requirements for place in places})
     chosen = [max(hit, key=lambda place: _shared(_merged([place]), wanted)) for hit in hits]

@@ -85,7 +85,7 @@ def verdict_of(change: Comparison) -> str:
     return f"{found} of" if found == "within chance" else f"{found} than"
 
 
-def told(change: Comparison) -> str:
+def figures_in_words(change: Comparison) -> str:
     """Return a comparison's figures."""
     low, high = change.interval
     return (
@@ -119,7 +119,7 @@ def _fusion(modes: dict[str, Run], found: dict[str, Any]) -> list[str]:
     hybrid = modes["hybrid"]
     for mode in ("dense", "bm25"):
         against = compare(modes[mode].recalls(CHANNEL_K), hybrid.recalls(CHANNEL_K))
-        lines.append(f"Hybrid is {verdict_of(against)} {mode} at {CHANNEL_K}: {told(against)}.")
+        lines.append(f"Hybrid is {verdict_of(against)} {mode} at {CHANNEL_K}: {figures_in_words(against)}.")
     return lines
 
 

@@ -33,7 +33,7 @@ WITH_INTERVAL: Final = (1, 2, 5, 10, 20, 50, 100)
 KEPT_HITS: Final = 20  # chunk ids of each question's ranking that a record keeps
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AskedQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A golden question as it resolved.
 
     Attributes:
@@ -50,7 +50,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     words: str = ""
 
     @classmethod
-    def of(cls, question: Question, requirements: list[Requirement], texts: Mapping[str, str] | None = None) -> Asked:
+    def of(
+        cls, question: Question, requirements: list[Requirement], texts: Mapping[str, str] | None = None
+    ) -> AskedQuestion:
         """Return a question with its resolved requirements.
 
         Args:
@@ -164,7 +166,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     format: int = _FORMAT
-    metrics: int = metrics.VERSION
+    metrics: int = metrics.METRICS_VERSION
     id: str = ""
     created: str = ""
     corpus: str
@@ -172,7 +174,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     index: dict[str, Any]
     fingerprints: dict[str, str]
     settings: dict[str, Any]
-    questions: list[Asked]
+    questions: list[AskedQuestion]
     runs: list[Run]
     channels: dict[str, Any]
     lengths: dict[str, int]
@@ -187,7 +189,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def summarize(
     variant: str,
     mode: str,
-    questions: Sequence[Asked],
+    questions: Sequence[AskedQuestion],
     rankings: Sequence[Ranked],
     scores: Sequence[Score],
     lengths: Sequence[int],
@@ -252,7 +254,7 @@ def compare_records(before: Record, after: Record, k: int, alternative: Alternat
     return {name: msgspec.to_builtins(one) for name, one in found.items()}
 
 
-def _asks_alike(one: Asked, other: Asked, *, moved: bool) -> bool:
+def _asks_alike(one: AskedQuestion, other: AskedQuestion, *, moved: bool) -> bool:
     """Return whether two questions ask and require the same.
 
     Of an older record, which does not know the words, it is enough after a change of documents that the same is asked
@@ -272,9 +274,10 @@ def check_comparable(before: Record) -> None:
     Raises:
         UsageError: when it was measured by other metrics.
     """
-    if before.metrics != metrics.VERSION:
+    if before.metrics != metrics.METRICS_VERSION:
         raise UsageError(
-            f"record {before.id} was measured by version {before.metrics} of the metrics, now it is {metrics.VERSION}",
+            f"record {before.id} was measured by version {before.metrics} of the metrics, now it is "
+            f"{metrics.METRICS_VERSION}",
             "Evaluate that index again.",
         )
 
@@ -283,11 +286,11 @@ def write_record(objects: Objects, record: Record) -> Record:
     """Keep a record beside an index, under its id; returns it with the id."""
     digest = hashlib.sha256(msgspec.json.encode(record)).hexdigest()[:8]
     named = msgspec.structs.replace(record, id=f"{record.created.replace(':', '').replace('+0000', 'Z')}-{digest}")
-    objects.put(record_key(named.id), msgspec.json.encode(named))
+    objects.put(evaluation_key(named.id), msgspec.json.encode(named))
     return named
 
 
-def record_key(name: str) -> str:
+def evaluation_key(name: str) -> str:
     """Return the key of the record of that id, among the objects of its index."""
     return f"{_PLACE}{name}.json"
 
@@ -343,7 +346,9 @@ def _curve(scores: Sequence[Score], *, full: bool = False) -> dict[str, float]:
     return {str(k): metrics.mean([score.recall(k, full=full) for score in scores]) for k in DEPTHS}
 
 
-def _groups(questions: Sequence[Asked], scores: Sequence[Score], name: Callable[[Asked], str]) -> dict[str, Group]:
+def _groups(
+    questions: Sequence[AskedQuestion], scores: Sequence[Score], name: Callable[[AskedQuestion], str]
+) -> dict[str, Group]:
     groups: dict[str, list[Score]] = defaultdict(list)
     for question, score in zip(questions, scores, strict=True):
         groups[name(question)].append(score)

@@ -16,7 +16,7 @@ from indexes.cache import health
 from indexes.storage import digests
 from indexes.storage.digests import Damage, FileDigest
 from indexes.storage.pointer import Damaged, decoded
-from indexes.storage.storage import Pointer, Storage, files_key, record_key
+from indexes.storage.storage import Pointer, Storage, files_key, revision_key
 
 EVALUATIONS = "evaluations/"
 
@@ -43,7 +43,7 @@ def of_others(storage: Storage, published: Pointer) -> dict[int, list[Damage]]:
     """
     own = _files(storage, published)
     found = {
-        number: [Damage(record_key(number), message.split(": ", 1)[-1])]
+        number: [Damage(revision_key(number), message.split(": ", 1)[-1])]
         for number, message in storage.unreadable().items()
         if number != published.revision
     }
@@ -67,12 +67,12 @@ def of_others(storage: Storage, published: Pointer) -> dict[int, list[Damage]]:
 
 def of_the_rest(storage: Storage) -> list[Damage]:
     """Return the damaged files of the cache and of kept evaluations; by key."""
-    return [*health.damages(storage.objects, thorough=True), *_evaluations(storage)]
+    return [*health.cache_damages(storage.objects, thorough=True), *_evaluations(storage)]
 
 
 def of_record(storage: Storage, pointer: Pointer) -> list[Damage]:
     """Return the problem with the record of a revision."""
-    key = record_key(pointer.revision)
+    key = revision_key(pointer.revision)
     found = storage.objects.get(key)
     if found is None:
         return [Damage(key, "is missing")]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from indexes.integrity import damage
 from indexes.revisions import retention
 from indexes.storage.pointer import Damaged, encoded
-from indexes.storage.storage import POINTER, Pointer, Storage, files_key, record_key
+from indexes.storage.storage import POINTER, Pointer, Storage, files_key, revision_key
 from parsers.errors import StoreError
 
 
@@ -54,8 +54,8 @@ def mend_records(storage: Storage, published: Pointer) -> list[int]:
         The numbers of the revisions that were given up.
     """
     if damage.of_record(storage, published):
-        storage.objects.put(record_key(published.revision), encoded(published))
+        storage.objects.put(revision_key(published.revision), encoded(published))
     others = damage.of_others(storage, published)
     retention.give_up(storage, [one for one in storage.revisions() if one.revision in others])
-    storage.objects.delete([key(number) for number in others for key in (record_key, files_key)])
+    storage.objects.delete([key(number) for number in others for key in (revision_key, files_key)])
     return sorted(others)

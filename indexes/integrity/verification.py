@@ -27,10 +27,10 @@ from indexes.revisions.agreement import store_stamp
 from indexes.revisions.generation import check_analysis
 from indexes.revisions.retention import leftovers
 from indexes.storage.digests import TABLES, Damage
-from indexes.storage.errors import told
+from indexes.storage.errors import clear_errors
 from indexes.storage.layout import DOCUMENTS
 from indexes.storage.storage import Pointer, Storage
-from indexes.vectors import SCAN_ROWS, ChunkTable
+from indexes.vectors import WIDE_SCAN_ROWS, ChunkTable
 from parsers.errors import StoreError
 
 EXAMPLES: Final = 5  # names of what is wrong that a finding gives; of damaged files, all
@@ -117,7 +117,7 @@ def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
     lost = {one.part for one in damages if one.part in _PARTS and not _harmless(one)}
     found = Verdict(pointer.generation, pointer.revision, 0, findings, [], [], [])
     try:
-        with told(storage.address):
+        with clear_errors(storage.address):
             found = _rows(storage, pointer, found, lost, normalized=normalized)
     except StoreError as error:  # an index of which no digests were recorded, or a cache that cannot be read
         findings.append(Finding(error.message, 1))
@@ -181,7 +181,7 @@ def _opened(
     if name in lost:
         return None
     try:
-        with told(storage.address):
+        with clear_errors(storage.address):
             return opens()
     except StoreError as error:
         lost.add(name)
@@ -201,7 +201,7 @@ def _read(
     if table is None:
         return None
     try:
-        with told(storage.address):
+        with clear_errors(storage.address):
             return reads(table)
     except StoreError as error:
         lost.add(name)
@@ -212,7 +212,7 @@ def _read(
 def _cache(storage: Storage, opens: Callable[[Any], Opened], findings: list[Finding]) -> Opened | None:
     """Return a table of the cache; None where it cannot be opened."""
     try:
-        with told(storage.address):
+        with clear_errors(storage.address):
             return opens(storage.cache())
     except StoreError as error:
         findings.append(Finding(f"a table of the cache cannot be read: {error.message}", 1))
@@ -298,14 +298,14 @@ class _Look:
             yield Finding(what, self.foreign.total())
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        fields = index_rows.Row.__struct_fields__
+        fields = index_rows.ChunkRow.__struct_fields__
         improper = {name for name, _ in index_rows.no_vector(batch, normalized=self._normalized)}
         others = self._others(batch)
         for values in batch.drop_columns(["vector"]).to_pylist():
             self.checked += 1
             name, document, provenance = values["chunk_id"], values["document_id"], values["provenance"]
             own = self.stamps.setdefault(document, {})
-            row = msgspec.convert({field: values[field] for field in fields}, index_rows.Row)
+            row = msgspec.convert({field: values[field] for field in fields}, index_rows.ChunkRow)
             digest = index_rows.row_digest(row, has_vector=bool(provenance))
             if digest != values["row_digest"] or text_digest(row.embedded_text) != values["text_digest"]:
                 self._wrong(self.broken, name, document)
@@ -392,9 +392,9 @@ def _forgotten(storage: Storage, catalog: Catalog, findings: list[Finding]) -> s
     """Return ids of the documents that the cache does not hold, with a hint where there are any."""
     memo = _cache(storage, lambda db: BytesCache(db, DOCUMENTS), findings)
     found: set[str] = set()
-    for batch in catalog.columns(["document_id", "document"]).to_batches(SCAN_ROWS) if memo is not None else []:
+    for batch in catalog.columns(["document_id", "document"]).to_batches(WIDE_SCAN_ROWS) if memo is not None else []:
         named = dict(zip(batch["document_id"].to_pylist(), batch["document"].to_pylist(), strict=True))
-        with told(storage.address):
+        with clear_errors(storage.address):
             known = memo.known(key for key in named.values() if key) if memo is not None else set()
         found.update(name for name, key in named.items() if key and key not in known)
     if found:

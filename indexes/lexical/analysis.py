@@ -45,7 +45,7 @@ from indexes.lexical import characters, names
 
 # Raised by hand when the same text gives other terms, or the BM25 index keeps other things of them (3: positions of the
 # body); an index of another version is written anew.
-VERSION: Final = 6
+ANALYSIS_VERSION: Final = 6
 WORD_LIMIT: Final = 64  # characters; a longer run is a blob (base64, a digest): its first 64 are one term, uncut
 IDENTIFIER_LIMIT: Final = 200  # characters; a longer one is not kept whole
 QUERY_TERMS: Final = 256  # distinct terms of a query in each field, the first ones; about 8 ms over 110,000 chunks
@@ -102,9 +102,9 @@ class QueryTerms(NamedTuple):
     pairs: tuple[tuple[str, str], ...]
 
 
-def fingerprint() -> str:
+def analysis_fingerprint() -> str:
     """Return the fingerprint of the analysis: this module's version and Python's Unicode version."""
-    return f"analysis {VERSION}, Unicode {unicodedata.unidata_version}, Snowball {Stemmer.version()}"
+    return f"analysis {ANALYSIS_VERSION}, Unicode {unicodedata.unidata_version}, Snowball {Stemmer.version()}"
 
 
 def analyse(text: str) -> Terms:

@@ -43,7 +43,7 @@ _HEX: Final = "0123456789abcdef"
 COLUMNS: Final = ("chunk_id", "document_id", "key", "labels", "row_digest", "heading_path", "note", *rows.EMBEDDED)
 
 
-class Weights(msgspec.Struct, frozen=True, kw_only=True):
+class Boosts(msgspec.Struct, frozen=True, kw_only=True):
     """What a match counts beside one of a word in the body, which counts 1. Settings, to be measured per corpus.
 
     Attributes:
@@ -63,7 +63,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     pairs: float = 1.0
 
 
-PLAIN: Final = Weights()
+PLAIN: Final = Boosts()
 
 
 class LexicalIndex:
@@ -203,7 +203,7 @@ class LexicalIndex:
         return int(self._searcher.search(term, limit=1, count=True).count)  # type: ignore[attr-defined]
 
     def search(
-        self, query: str, k: int, filters: Sequence[Filter] = (), weights: Weights = PLAIN
+        self, query: str, k: int, filters: Sequence[Filter] = (), weights: Boosts = PLAIN
     ) -> list[tuple[str, float]]:
         """Return the ``k`` rows that match best, as (chunk id, score), equal scores by rising chunk id.
 
@@ -256,7 +256,7 @@ class LexicalIndex:
     def _names(self, places: list[tantivy.DocAddress]) -> list[str]:
         return [str(self._searcher.doc(place).get_first("chunk_id")) for place in places]
 
-    def _parse(self, terms: QueryTerms, quoted: Sequence[Sequence[str]], weights: Weights) -> list[tantivy.Query]:
+    def _parse(self, terms: QueryTerms, quoted: Sequence[Sequence[str]], weights: Boosts) -> list[tantivy.Query]:
         words = self._terms("body", terms.body)
         weighed = [(one, weights.identifiers) for one in self._terms("identifiers", terms.identifiers)]
         weighed += [(one, weights.headings) for one in self._terms("headings", terms.body)]

@@ -27,9 +27,9 @@ from chunker.chunk import document_id
 from indexes.cache import health
 from indexes.catalog import WAITING
 from indexes.revisions import retention
-from indexes.revisions.generation import FLUSH, Draft, Model, published_catalog
+from indexes.revisions.generation import FLUSH, Draft, IndexModel, published_catalog
 from indexes.rows import schema
-from indexes.storage.storage import Pointer, Storage, files_key, record_key
+from indexes.storage.storage import Pointer, Storage, files_key, revision_key
 from indexes.vectors import ChunkTable
 from parsers.errors import GateRefused, StoreError, UsageError
 
@@ -151,7 +151,7 @@ def erase(storage: Storage, erasure: Erasure) -> Erased:
     retention.give_up(storage, given_up)
     _drop_unpublished(storage, made)
     forgotten = retention.sweep_memory(storage, grace=timedelta(0), rewrite=True)
-    health.record(storage.objects)
+    health.record_cache_digests(storage.objects)
     storage.drop_copies()
     storage.objects.delete([INTENT])
     return Erased(made.revision if made is not None else 0, [one.revision for one in given_up], forgotten, records)
@@ -176,7 +176,7 @@ def resume(storage: Storage) -> Erasure | None:
 def _publish_without(storage: Storage, pointer: Pointer, document_ids: Collection[str]) -> Pointer:
     """Copy what stays of the published revision into a new generation, and publish that."""
     gone = pa.array(sorted(document_ids), pa.string())
-    draft = Draft(storage, pointer, Model.of(pointer), anew=True)
+    draft = Draft(storage, pointer, IndexModel.of(pointer), anew=True)
     try:
         stays = (row for row in published_catalog(storage, pointer).rows() if row.document_id not in set(document_ids))
         while rows := list(islice(stays, WAITING)):
@@ -212,7 +212,7 @@ def _drop_unpublished(storage: Storage, made: Pointer | None) -> None:
     These are records, generations, folders and temporary files of killed builds, and lists of files of other revisions.
     """
     kept = {one.revision for one in storage.revisions()} if made is not None else set()
-    stays = {key(number) for key in (record_key, files_key) for number in kept}
+    stays = {key(number) for key in (revision_key, files_key) for number in kept}
     there = [stat.key for place in ("revisions/", "files/") for stat in storage.objects.stats(place)]
     storage.objects.delete([key for key in there if key not in stays])
     retention.clear_leftovers(storage)

@@ -21,14 +21,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indexes.catalog import Catalog, Row, Totals
+from indexes.catalog import Catalog, CatalogRow, Totals
 from indexes.lexical import analysis
 from indexes.lexical.index import COLUMNS, LexicalIndex, snapshot
 from indexes.revisions.agreement import differing, store_stamp
 from indexes.rows import schema
-from indexes.storage.errors import told
+from indexes.storage.errors import clear_errors
 from indexes.storage.storage import Pointer, Storage
-from indexes.vectors import SCAN_ROWS, ChunkTable
+from indexes.vectors import WIDE_SCAN_ROWS, ChunkTable
 from parsers.errors import GateRefused, StoreError
 
 # Share of deleted rows above which the BM25 index is written anew: they stay in its statistics until then, so scores
@@ -49,7 +49,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class IndexModel:
     """What makes the vectors of a generation, and what its chunks were counted with.
 
     Attributes:
@@ -65,7 +65,7 @@ class Model:
     ruler: str
 
     @classmethod
-    def of(cls, pointer: Pointer) -> Model:
+    def of(cls, pointer: Pointer) -> IndexModel:
         """Return the one of a revision."""
         return cls(pointer.embedder, pointer.embedder_fingerprint, pointer.dimension, pointer.ruler)
 
@@ -85,7 +85,7 @@ class Draft:
         self,
         storage: Storage,
         published: Pointer | None,
-        model: Model,
+        model: IndexModel,
         base: Pointer | None = None,
         *,
         anew: bool = False,
@@ -146,7 +146,7 @@ class Draft:
             self._storage.drop_lexical(self.generation, left)
         if not self.continues or self._base is None:
             return LexicalIndex.create(folder)
-        if self._base.analysis == analysis.fingerprint():
+        if self._base.analysis == analysis.analysis_fingerprint():
             snapshot(self._storage.lexical(self.generation, self._base.revision), folder)
             index = LexicalIndex.open(folder, write=True)
             if index.deleted_share <= DELETED_SHARE:
@@ -197,7 +197,7 @@ class Draft:
         self._write(gone, changed)
         return Written(len(changed) - len(rewritten), len(gone), len(rewritten))
 
-    def remove(self, rows: Iterable[Row]) -> Written:
+    def remove(self, rows: Iterable[CatalogRow]) -> Written:
         """Take documents out of the index."""
         out = list(rows)
         before, vectors = self._before([row.document_id for row in out])
@@ -324,7 +324,7 @@ class Draft:
         """Runtimes that made the vectors of all rows, or, between two turns, of those that this draft wrote."""
         found = set(self._made_by)
         if self._everything:
-            for batch in self.table.rows(["provenance"], SCAN_ROWS):
+            for batch in self.table.rows(["provenance"], WIDE_SCAN_ROWS):
                 found.update(batch["provenance"].unique().to_pylist())
         return found - {""}
 
@@ -352,7 +352,7 @@ class Draft:
             embedder_fingerprint=self._model.fingerprint,
             dimension=self._model.dimension,
             ruler=self._model.ruler,
-            analysis=analysis.fingerprint(),
+            analysis=analysis.analysis_fingerprint(),
             sources=sources,
             counts={
                 "documents": totals.documents,
@@ -379,7 +379,7 @@ def published_catalog(storage: Storage, pointer: Pointer) -> Catalog:
         StoreError: when a file of the revision is missing or damaged.
     """
     storage.check(pointer)
-    with told(storage.address):
+    with clear_errors(storage.address):
         return Catalog(storage.tables(pointer.generation), pointer.documents_version)
 
 
@@ -391,7 +391,7 @@ def open_stores(storage: Storage, pointer: Pointer) -> tuple[ChunkTable, Lexical
     """
     storage.check(pointer)
     check_analysis(storage, pointer)
-    with told(storage.address):
+    with clear_errors(storage.address):
         table = ChunkTable.open(storage.tables(pointer.generation), version=pointer.chunks_version)
         return table, LexicalIndex.open(storage.lexical(pointer.generation, pointer.revision))
 
@@ -402,9 +402,9 @@ def check_analysis(storage: Storage, pointer: Pointer) -> None:
     Raises:
         StoreError: when they were not.
     """
-    if pointer.analysis != analysis.fingerprint():
+    if pointer.analysis != analysis.analysis_fingerprint():
         raise StoreError(
             f"index {storage.address}: its BM25 terms were made by {pointer.analysis}, this program makes them by "
-            f"{analysis.fingerprint()}",
+            f"{analysis.analysis_fingerprint()}",
             "Build again: the BM25 index is written anew and no model is called.",
         )

@@ -12,11 +12,13 @@ import msgspec
 import pyarrow as pa
 
 from indexes import rows as index_rows
-from indexes.catalog import Row, stamp
+from indexes.catalog import CatalogRow, stamp
 from indexes.revisions.generation import Draft, Written
 
 
-def relabel(draft: Draft, documents: Iterable[Row], labels: Mapping[str, Sequence[str]]) -> tuple[list[Row], Written]:
+def relabel(
+    draft: Draft, documents: Iterable[CatalogRow], labels: Mapping[str, Sequence[str]]
+) -> tuple[list[CatalogRow], Written]:
     """Write the rows of documents again with other labels.
 
     Args:
@@ -31,10 +33,10 @@ def relabel(draft: Draft, documents: Iterable[Row], labels: Mapping[str, Sequenc
     table = draft.table.of_documents(by_id)
     stamps: dict[str, list[tuple[str, str]]] = {name: [] for name in by_id}
     new_labels, digests = [], []
-    fields = index_rows.Row.__struct_fields__
+    fields = index_rows.ChunkRow.__struct_fields__
     for values in table.select([*fields, "provenance"]).to_pylist():
         changed = {name: values[name] for name in fields} | {"labels": own[values["document_id"]]}
-        row = msgspec.convert(changed, index_rows.Row)
+        row = msgspec.convert(changed, index_rows.ChunkRow)
         digest = index_rows.row_digest(row, has_vector=bool(values["provenance"]))
         stamps[row.document_id].append((row.chunk_id, digest))
         new_labels.append(list(row.labels))

@@ -21,7 +21,7 @@ from indexes.catalog import Catalog
 from indexes.revisions.generation import published_catalog
 from indexes.storage import layout, tables
 from indexes.storage.storage import Pointer, Storage
-from indexes.vectors import SCAN_ROWS, ChunkTable
+from indexes.vectors import WIDE_SCAN_ROWS, ChunkTable
 from parsers.errors import StoreError
 
 CLOCKS_DIFFER: Final = timedelta(minutes=5)  # between this machine and a store, without either being wrong
@@ -120,14 +120,14 @@ def _marks_of(storage: Storage, revisions: Iterable[Pointer]) -> npt.NDArray[np.
 
 def _marked(storage: Storage, pointer: Pointer) -> Iterator[npt.NDArray[np.uint64]]:
     documents = published_catalog(storage, pointer).columns(["document_id", "version", "document", "chunks", "notes"])
-    for batch in documents.to_batches(SCAN_ROWS):
+    for batch in documents.to_batches(WIDE_SCAN_ROWS):
         for name in ("document", "chunks"):
             yield marks([key for key in batch[name].to_pylist() if key])
         yield marks(pc.list_flatten(batch["notes"]).to_pylist())
         pairs = zip(batch["document_id"].to_pylist(), batch["version"].to_pylist(), strict=True)
         yield marks([version_key(document, version) for document, version in pairs])
     table = ChunkTable.open(storage.tables(pointer.generation), pointer.chunks_version)
-    for rows in table.rows(["text_digest", "provenance"], SCAN_ROWS):
+    for rows in table.rows(["text_digest", "provenance"], WIDE_SCAN_ROWS):
         digests = rows.filter(pc.not_equal(rows["provenance"], ""))["text_digest"].to_pylist()
         yield marks([vector_key(digest, pointer.embedder_fingerprint) for digest in digests])
 
@@ -146,7 +146,7 @@ def sweep_memory(storage: Storage, *, grace: timedelta, rewrite: bool = False) -
     db = storage.cache()
     tables.finish_copies(db)
     found: dict[str, int] = {}
-    for name in sorted(tables.names(db) - {layout.RUNTIMES_TABLE}):
+    for name in sorted(tables.table_names(db) - {layout.RUNTIMES_TABLE}):
         dimension = layout.dimension_of(name)
         memo = VectorCache(db, dimension) if dimension is not None else BytesCache(db, name)
         found[name] = memo.sweep(keep, before)

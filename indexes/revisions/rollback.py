@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from indexes.catalog import Row
-from indexes.revisions.generation import Draft, Model, published_catalog
+from indexes.catalog import CatalogRow
+from indexes.revisions.generation import Draft, IndexModel, published_catalog
 from indexes.revisions.relabelling import relabel
 from indexes.storage.storage import Pointer, Storage
 
@@ -27,7 +27,7 @@ def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
         storage: held by the caller.
         target: the revision to go back to.
     """
-    draft = Draft(storage, published, Model.of(target), base=target)
+    draft = Draft(storage, published, IndexModel.of(target), base=target)
     today = published_catalog(storage, _today(storage, published)).columns(["document_id", "labels"])
     labels = dict(zip(today["document_id"].to_pylist(), today["labels"].to_pylist(), strict=True))
     old = published_catalog(storage, target)
@@ -51,7 +51,7 @@ def _today(storage: Storage, published: Pointer) -> Pointer:
     return next((one for one in reversed(storage.revisions()) if one.made_by != "rollback"), published)
 
 
-def _relabel(draft: Draft, documents: Iterable[Row], labels: dict[str, list[str]]) -> None:
+def _relabel(draft: Draft, documents: Iterable[CatalogRow], labels: dict[str, list[str]]) -> None:
     """Give documents other labels, in their rows and in the catalog."""
     found, _ = relabel(draft, documents, labels)
     # Without a recipe, so that the next build asks the labels of the settings again.

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from enrich.reranking.reranker import Reranker
 from indexes import rows
-from indexes.lexical.index import PLAIN, LexicalIndex, Weights
+from indexes.lexical.index import PLAIN, Boosts, LexicalIndex
 from indexes.search.filters import READABLE, Filter, check_matched, parse_filters, to_sql, with_unreadable_hidden
 from indexes.vectors import ChunkTable
 from parsers.errors import ModelError, UsageError
@@ -54,7 +54,7 @@ class Fusion(msgspec.Struct, frozen=True):
 
     k: int = RRF_K
     depth: int | None = None
-    weights: Weights = PLAIN
+    weights: Boosts = PLAIN
     always: tuple[str, ...] = ()
 
 
@@ -64,7 +64,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key, chunk_id, document_id: which chunk of which document.
         start, end: ``[start, end)`` in that document's text, in code points.
-        locator: as in :class:`indexes.rows.Row`.
+        locator: as in :class:`indexes.rows.ChunkRow`.
     """
 
     key: str
@@ -84,7 +84,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
         document_id, key, chunk_id: which chunk of which document.
         start, end: ``[start, end)`` in the document's text, in code points.
         text: the chunk's text.
-        heading_path, locator, note, labels, section_start, section_end: as in :class:`indexes.rows.Row`.
+        heading_path, locator, note, labels, section_start, section_end: as in :class:`indexes.rows.ChunkRow`.
         ranks: rank in each channel that was asked, from 1; None where it was not among those it gave.
         scores: score in each channel that was asked; None likewise.
         also: the chunks with the same text that were found behind it, in order.

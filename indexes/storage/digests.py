@@ -165,7 +165,9 @@ def lexical_files(objects: Objects, above: str, revision: int) -> dict[str, int]
     return found | {f"{place}.json": len(listed[0])}
 
 
-def record(objects: Objects, sizes: Mapping[str, int], known: Mapping[str, FileDigest]) -> dict[str, FileDigest]:
+def record_digests(
+    objects: Objects, sizes: Mapping[str, int], known: Mapping[str, FileDigest]
+) -> dict[str, FileDigest]:
     """Digests of files, by key; those that are known are not read again.
 
     Args:
@@ -231,7 +233,7 @@ def sizes_below(objects: Objects, keys: Iterable[str]) -> dict[str, int]:
     return {stat.key: stat.size for prefix in sorted(above) for stat in objects.stats(prefix)}
 
 
-def named(found: Iterable[Damage], most: int = 3) -> str:
+def first_damages(found: Iterable[Damage], most: int = 3) -> str:
     """Return the first few of some damages, in words."""
     every = list(found)
     more = f" and {len(every) - most} more files" if len(every) > most else ""
@@ -240,7 +242,7 @@ def named(found: Iterable[Damage], most: int = 3) -> str:
 
 def _damaged(objects: Objects, found: list[Damage]) -> StoreError:
     return StoreError(
-        f"index {objects.address}: {named(found)}",
+        f"index {objects.address}: {first_damages(found)}",
         "`gristmill verify` names every damaged file, `gristmill repair` mends what can be mended.",
     )
 
@@ -250,7 +252,7 @@ def _name(key: str) -> str:
     return f"lexical/{key.rsplit('/', 1)[1]}" if "/lexical/" in key else key
 
 
-def decode(data: bytes) -> FileList:
+def decode_list(data: bytes) -> FileList:
     """Read a list.
 
     Raises:

@@ -82,7 +82,7 @@ def short(error: BaseException) -> str:
 
 
 @contextmanager
-def told(address: str) -> Iterator[None]:
+def clear_errors(address: str) -> Iterator[None]:
     """Raise the clear error behind one of a store's own; anything else passes as it is."""
     try:
         yield

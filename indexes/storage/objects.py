@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, Protocol
 from enrich.files import TEMPORARY, atomic_file, atomic_write
 from parsers.errors import StoreError
 
-BLOCK: Final = 2**20  # bytes of an object that are in memory at a time
+BLOCK_BYTES: Final = 2**20  # bytes of an object that are in memory at a time
 _OUTAGES: Final = frozenset(  # of a disk or a share, which pass by themselves or once somebody made room
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNRESET}
     | {errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENODEV}
@@ -132,7 +132,7 @@ class FolderObjects:
             try:
                 with self._path(key).open("rb") as file:
                     file.seek(start)
-                    while block := file.read(BLOCK):
+                    while block := file.read(BLOCK_BYTES):
                         yield block
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return

@@ -90,7 +90,7 @@ def decoded(address: str, data: bytes, name: str) -> Pointer:
         StoreError: when it is of another format.
     """
     try:
-        if seal.claims(data) and seal.broken(data):
+        if seal.has_seal(data) and seal.broken(data):
             raise Damaged(f"index {address}: {name} has another content than when it was written", REPAIR)
         kind = msgspec.json.decode(data, type=_Format)
         if kind.format != _FORMAT:
@@ -101,7 +101,7 @@ def decoded(address: str, data: bytes, name: str) -> Pointer:
         pointer = msgspec.json.decode(data, type=Pointer)
     except msgspec.MsgspecError as error:
         raise Damaged(f"index {address}: {name} is damaged: {error}", REPAIR) from error
-    if pointer.files and not seal.claims(data):
+    if pointer.files and not seal.has_seal(data):
         raise Damaged(f"index {address}: {name} has another content than when it was written", REPAIR)
     return pointer
 

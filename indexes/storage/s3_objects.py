@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from enrich.files import atomic_file
-from indexes.storage.objects import BLOCK, Conflict, Stat, checked_key, missing_object, unusable
+from indexes.storage.objects import BLOCK_BYTES, Conflict, Stat, checked_key, missing_object, unusable
 from parsers.errors import StoreError
 
 PAGE: Final = 1000  # S3's own limit for a page of a listing, and for one request to delete
@@ -107,7 +107,7 @@ class S3Objects:
             for last in (False, False, True):
                 try:
                     answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key), Range=f"bytes={start}-")
-                    for block in answer["Body"].iter_chunks(BLOCK):
+                    for block in answer["Body"].iter_chunks(BLOCK_BYTES):
                         start += len(block)
                         yield block
                     return

@@ -22,7 +22,7 @@ def seal(data: bytes) -> bytes:
     return data[: -len(_EMPTY)] + _EMPTY.replace(b'""', f'"{digest}"'.encode())
 
 
-def claims(data: bytes) -> bool:
+def has_seal(data: bytes) -> bool:
     """Return whether bytes hold a digest of themselves, be it the right one or not."""
     return b'"digest": "' in data[-len(_EMPTY) - 64 :]
 

@@ -216,14 +216,14 @@ class Storage:
             self._lease.check()
             pointer = msgspec.structs.replace(pointer, token=self._lease.token)
         pointer = self._with_files(pointer)
-        self.objects.put(record_key(pointer.revision), encoded(pointer))
+        self.objects.put(revision_key(pointer.revision), encoded(pointer))
         self._write_pointer(pointer)
         return pointer
 
     def _with_files(self, pointer: Pointer) -> Pointer:
         """Record the digests of a revision's files, and name the list in its pointer."""
         sizes = digests.revision_files(self.objects, pointer)
-        listed = digests.record(self.objects, sizes, self._last_files())
+        listed = digests.record_digests(self.objects, sizes, self._last_files())
         data = digests.FileList(pointer.generation, pointer.revision, listed).encoded()
         self.objects.put(files_key(pointer.revision), data)
         return msgspec.structs.replace(pointer, files=hashlib.sha256(data).hexdigest())
@@ -245,7 +245,7 @@ class Storage:
         if found is None or hashlib.sha256(found[0]).hexdigest() != pointer.files:
             what = "is missing" if found is None else "has another content than when it was written"
             raise Damaged(f"index {self.address}: {key} {what}", REPAIR)
-        return digests.decode(found[0]).files
+        return digests.decode_list(found[0]).files
 
     def check(self, pointer: Pointer) -> None:
         """Check sizes and small files of a revision, once for each; see :attr:`unchecked` for who repairs one.
@@ -261,7 +261,7 @@ class Storage:
         )  # who asks for probes checks them, and a build mends
         if found:
             raise Damaged(
-                f"index {self.address}: revision {pointer.revision} is damaged: {digests.named(found)}", REPAIR
+                f"index {self.address}: revision {pointer.revision} is damaged: {digests.first_damages(found)}", REPAIR
             )
         self._checked.add(pointer.files)
 
@@ -315,7 +315,7 @@ class Storage:
 
     def forget_revision(self, pointer: Pointer) -> None:
         """Keep a revision no longer: its record and its BM25 index go."""
-        self.objects.delete([record_key(pointer.revision), files_key(pointer.revision)])
+        self.objects.delete([revision_key(pointer.revision), files_key(pointer.revision)])
         self.drop_lexical(pointer.generation, pointer.revision)
 
     def cache(self) -> Any:
@@ -471,7 +471,7 @@ def _files(folder: Path) -> Iterator[os.stat_result]:
                 yield Path(above, name).stat()
 
 
-def record_key(number: int) -> str:
+def revision_key(number: int) -> str:
     """Return where the record of a revision lies."""
     return f"revisions/{number:08d}.json"
 

@@ -232,7 +232,7 @@ class Table:
         self.raw.optimize(cleanup_older_than=age, delete_unverified=True)
 
 
-def names(db: Any) -> set[str]:
+def table_names(db: Any) -> set[str]:
     """Return the tables of a connection, without temporary ones and without dropped ones."""
     return {name for name in db.list_tables(limit=1_000).tables if not name.endswith(COPY)}
 
@@ -242,7 +242,7 @@ def existing(db: Any, name: str) -> Table | None:
 
     None where there is none, whatever a store still lists of a dropped one.
     """
-    if name not in names(db):
+    if name not in table_names(db):
         return None
     try:
         return Table(db, name)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from parsers.books.marks import Block
+from parsers.books.marks import BookBlock
 
 _START: Final = re.compile(r"\s*\*{3} ?START OF (?:THE|THIS) PROJECT GUTENBERG")
 _END: Final = re.compile(r"\s*\*{3} ?END OF (?:THE|THIS) PROJECT GUTENBERG")
@@ -22,7 +22,7 @@ _LISTED: Final = 8_000  # code points that a list of contents takes at most for 
 _INDEX_AFTER: Final = 0.4  # share of the text before an index
 
 
-def leave_licence_out(text: str, blocks: list[Block]) -> bool:
+def leave_licence_out(text: str, blocks: list[BookBlock]) -> bool:
     """Mark Project Gutenberg's own words; whether there are any."""
     start = next((i for i, block in enumerate(blocks) if _START.match(text, block.start)), None)
     end = next((i for i in range(len(blocks) - 1, -1, -1) if _END.match(text, blocks[i].start)), None)
@@ -43,7 +43,7 @@ def leave_licence_out(text: str, blocks: list[Block]) -> bool:
     return start is not None or end is not None
 
 
-def leave_contents_out(text: str, blocks: list[Block]) -> None:
+def leave_contents_out(text: str, blocks: list[BookBlock]) -> None:
     index, room = 0, _SEARCHED * len(text)  # so that many lists do not take the square of the text
     while index < len(blocks) and room > 0:
         if blocks[index].frame == "contents" and blocks[index].left_out is None:
@@ -56,7 +56,7 @@ def leave_contents_out(text: str, blocks: list[Block]) -> None:
         index += 1
 
 
-def _contents_end(text: str, blocks: list[Block], first: int) -> tuple[int, int]:
+def _contents_end(text: str, blocks: list[BookBlock], first: int) -> tuple[int, int]:
     """Index of the block where the text begins, the first that one of the first entries names; how far was looked."""
     limit = blocks[first].start + int(_CONTENTS_SHARE * len(text)) + 4000
     entries: set[tuple[object, ...]] = set()
@@ -80,12 +80,12 @@ def _contents_end(text: str, blocks: list[Block], first: int) -> tuple[int, int]
     return end, max(limit, blocks[end - 1].end)
 
 
-def _stands_alone(text: str, block: Block) -> bool:
+def _stands_alone(text: str, block: BookBlock) -> bool:
     """Return whether a block is a heading rather than a line of a list with its page number."""
     return block.frame != "notes" and not re.search(r"\s{3,}[\divxlc]+$", text[block.start : block.end].rstrip())
 
 
-def _keys(text: str, block: Block, book: int | None) -> Iterator[tuple[object, ...]]:
+def _keys(text: str, block: BookBlock, book: int | None) -> Iterator[tuple[object, ...]]:
     """Return the form that a line of contents shares with the heading it names."""
     if block.level in ("book", "chapter", "part", "volume", "section"):
         yield (block.level, block.number, book if block.level != "book" else None)
@@ -98,7 +98,7 @@ def _keys(text: str, block: Block, book: int | None) -> Iterator[tuple[object, .
             yield (words,)
 
 
-def _list_end(text: str, blocks: list[Block], first: int) -> int:
+def _list_end(text: str, blocks: list[BookBlock], first: int) -> int:
     """Where a list ends that names nothing that comes again: at the first heading or the first full paragraph."""
     for index in range(first + 1, len(blocks)):
         block = blocks[index]
@@ -109,14 +109,14 @@ def _list_end(text: str, blocks: list[Block], first: int) -> int:
     return len(blocks)
 
 
-def _listed(text: str, block: Block) -> bool:
+def _listed(text: str, block: BookBlock) -> bool:
     """Return whether a block may be a line of a list: short, or with page numbers at the ends of its lines."""
     body = text[block.start : block.end]
     pages = [bool(_PAGE.search(line)) for line in body.split("\n")]
     return len(body) < _ENTRY or sum(pages) * 3 >= len(pages)
 
 
-def leave_index_out(blocks: list[Block], length: int) -> None:
+def leave_index_out(blocks: list[BookBlock], length: int) -> None:
     """Mark the index: from its heading in the later part of the book to notes, an appendix or the next chapter."""
     after = _INDEX_AFTER * length
     _leave_out(
@@ -127,7 +127,7 @@ def leave_index_out(blocks: list[Block], length: int) -> None:
     )
 
 
-def leave_transcriber_out(blocks: list[Block]) -> None:
+def leave_transcriber_out(blocks: list[BookBlock]) -> None:
     """Mark the notes of those who made the file: up to the next heading."""
     _leave_out(
         blocks, "transcriber's notes", lambda block: block.frame == "transcriber", lambda block: block.level is not None
@@ -135,7 +135,7 @@ def leave_transcriber_out(blocks: list[Block]) -> None:
 
 
 def _leave_out(
-    blocks: list[Block], reason: str, begins: Callable[[Block], bool], ends: Callable[[Block], bool]
+    blocks: list[BookBlock], reason: str, begins: Callable[[BookBlock], bool], ends: Callable[[BookBlock], bool]
 ) -> None:
     inside = False
     for block in blocks:
@@ -148,7 +148,7 @@ def _leave_out(
             block.forget()
 
 
-def note_footnotes(blocks: list[Block]) -> None:
+def note_footnotes(blocks: list[BookBlock]) -> None:
     """Mark what stands below a heading such as FOOTNOTES: no chapter begins there."""
     inside = False
     seen: set[str] = set()  # titles of the text, which head the notes to it once more

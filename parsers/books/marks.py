@@ -65,7 +65,7 @@ _MARKS: Final = " \t\n_*=.,:;-—–#"
 
 
 @dataclass(slots=True)
-class Block:
+class BookBlock:
     """A block of text between blank lines, or a part of one.
 
     Attributes:
@@ -106,9 +106,9 @@ class Block:
         self.level, self.number, self.style = None, None, ""
 
 
-def marked(text: str, start: int, end: int, line: int, gap: int) -> list[Block]:
+def marked(text: str, start: int, end: int, line: int, gap: int) -> list[BookBlock]:
     """Return a block with what it says of itself; several where chapter numbers or a heading stand in it."""
-    block = Block(start, end, line, gap)
+    block = BookBlock(start, end, line, gap)
     lead = start
     while lead < end and text[lead] in " \t":
         lead += 1
@@ -143,7 +143,7 @@ def marked(text: str, start: int, end: int, line: int, gap: int) -> list[Block]:
     return [block]
 
 
-def _numbered(text: str, block: Block, found: re.Match[str]) -> list[Block]:
+def _numbered(text: str, block: BookBlock, found: re.Match[str]) -> list[BookBlock]:
     """Return a heading such as ``BOOK IV``, and the text below it where no blank line parts them.
 
     Empty if it is none.
@@ -159,7 +159,7 @@ def _numbered(text: str, block: Block, found: re.Match[str]) -> list[Block]:
     end_of_line = found.end()
     below = text[end_of_line : block.end]
     if below.strip() and (machine or block.end - block.start > _HEADING):
-        upper = Block(block.start, end_of_line, block.line, block.gap, block.level, value, "", machine=machine)
+        upper = BookBlock(block.start, end_of_line, block.line, block.gap, block.level, value, "", machine=machine)
         upper.title = _words(f"{found[1]} {found[2]}" if machine else text[block.start : end_of_line])
         start = block.end - len(below.lstrip())
         lines = text.count("\n", block.start, start)
@@ -168,7 +168,7 @@ def _numbered(text: str, block: Block, found: re.Match[str]) -> list[Block]:
     return [block]
 
 
-def _heads(text: str, block: Block, found: re.Match[str], rest: str) -> bool:
+def _heads(text: str, block: BookBlock, found: re.Match[str], rest: str) -> bool:
     """Return whether words such as "Book IV" are a heading and not the beginning of a sentence."""
     bare = rest.strip(" \t_*)]=.:")
     if not bare:
@@ -181,7 +181,7 @@ def _heads(text: str, block: Block, found: re.Match[str], rest: str) -> bool:
     return bare[0].isupper() or bare[0] == "["
 
 
-def _is_title(text: str, block: Block) -> bool:
+def _is_title(text: str, block: BookBlock) -> bool:
     words = text[block.start : block.end]
     letters = [letter for letter in words if letter.isalpha()]
     named = _frame(_words(words)) is not None
@@ -196,7 +196,7 @@ def _frame(title: str) -> Frame | None:
     return next((frame for frame, pattern in _NAMED if pattern.fullmatch(upper)), None)
 
 
-def _split_inside(text: str, block: Block) -> list[Block]:
+def _split_inside(text: str, block: BookBlock) -> list[BookBlock]:
     """Return a block as parts that each begin with a number in brackets, where a sentence ends before it."""
     cuts = [
         (found.start(), int(found[1]))
@@ -215,7 +215,7 @@ def _split_inside(text: str, block: Block) -> list[Block]:
     for (start, value), stop in zip(cuts, [*(cut[0] for cut in cuts[1:]), end], strict=True):
         line, counted = line + text.count("\n", counted, start), start
         gap = block.gap if start == block.start else 0
-        parts.append(Block(start, stop, line, gap, number=value, style="bracket"))
+        parts.append(BookBlock(start, stop, line, gap, number=value, style="bracket"))
     return parts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from parsers.books.marks import Block, Level
+from parsers.books.marks import BookBlock, Level
 
 _ENOUGH: Final = 5  # chapter numbers from which a way of printing them can be told
 _LONG: Final = 8  # blocks from which a part of a book should have chapter numbers
@@ -15,7 +15,7 @@ _DENSE: Final = 0.08  # share of a part's blocks that must begin a chapter
 _SKIPPED: Final = 12  # numbers that may be missing where the next two count on
 
 
-def forget_doubtful(blocks: list[Block]) -> None:
+def forget_doubtful(blocks: list[BookBlock]) -> None:
     """Drop what looks like a heading but not like the others: "Book 36. Mediceus A" beside forty "BOOK IX"."""
     machine = {block.level for block in blocks if block.machine}
     for level in ("book", "chapter"):
@@ -29,7 +29,7 @@ def forget_doubtful(blocks: list[Block]) -> None:
                 block.level = "title"  # the edition's own heading, beside the program's
 
 
-def choose_numerals(blocks: list[Block]) -> None:
+def choose_numerals(blocks: list[BookBlock]) -> None:
     """Numerals that stand alone are chapters where they count on; otherwise they are text."""
     numerals = [block for block in blocks if block.level == "numeral"]
     accepted = _accepted([block for block in blocks if block.level], "numeral")
@@ -44,7 +44,7 @@ def choose_numerals(blocks: list[Block]) -> None:
             block.level = "book"  # the number of the book, above its heading
 
 
-def choose_runs(blocks: list[Block]) -> None:
+def choose_runs(blocks: list[BookBlock]) -> None:
     """Of the ways to print chapter numbers in running text, keep the one that counts on through the book's parts.
 
     One that stands in front of short titles ("IV. Magic and Religion") makes headings; then another may stand below it.
@@ -69,12 +69,12 @@ def choose_runs(blocks: list[Block]) -> None:
             block.forget()
 
 
-def _counts(block: Block, style: str) -> bool:
+def _counts(block: BookBlock, style: str) -> bool:
     """Return whether a block has a number printed in this way; ``numeral`` is one that stands alone."""
     return block.level == "numeral" if style == "numeral" else block.style == style and block.level is None
 
 
-def _accepted(blocks: Sequence[Block], style: str) -> set[int]:
+def _accepted(blocks: Sequence[BookBlock], style: str) -> set[int]:
     """Return the blocks whose numbers count on from one, within each part of the book."""
     accepted: set[int] = set()
     last: int | None = None
@@ -100,12 +100,12 @@ def _accepted(blocks: Sequence[Block], style: str) -> set[int]:
     return accepted
 
 
-def _titled(blocks: Sequence[Block], chosen: set[int]) -> bool:
+def _titled(blocks: Sequence[BookBlock], chosen: set[int]) -> bool:
     """Return whether the numbers stand in front of short titles."""
     return sum(bool(block.title) for block in blocks if id(block) in chosen) * 10 >= len(chosen) * 9
 
 
-def _spread(blocks: Sequence[Block], accepted: set[int]) -> float:
+def _spread(blocks: Sequence[BookBlock], accepted: set[int]) -> float:
     """Share of the book's parts, those of some length, that have accepted numbers in them."""
     parts: list[list[int]] = [[0, 0]]
     aside = False  # in a preface or in notes

@@ -24,7 +24,7 @@ from parsers.books.frames import (
     leave_transcriber_out,
     note_footnotes,
 )
-from parsers.books.marks import Block, Level
+from parsers.books.marks import BookBlock, Level
 from parsers.books.numbers import choose_numerals, choose_runs, forget_doubtful
 from parsers.document import TreeBuilder
 
@@ -36,7 +36,7 @@ _TAIL: Final = 0.05  # of a book; a longer end without numbers behind a line of 
 _HEADINGS: Final = 3  # numbered headings, or two titles behind a hash, that make a text a book
 
 
-def outline(text: str, blocks: list[Block], volume: int | None = None) -> bool:
+def outline(text: str, blocks: list[BookBlock], volume: int | None = None) -> bool:
     """Say of each block what it heads, why it is left out, and which reference it has; False for what is no book.
 
     Args:
@@ -63,13 +63,13 @@ def outline(text: str, blocks: list[Block], volume: int | None = None) -> bool:
     return True
 
 
-def write(builder: TreeBuilder, blocks: Sequence[Block], author: str) -> None:
+def write_book(builder: TreeBuilder, blocks: Sequence[BookBlock], author: str) -> None:
     """Put the blocks into the tree.
 
     Args:
         author: as the book's header names them; may be empty.
     """
-    heads: list[Block] = []  # the headings of the section that has no text yet
+    heads: list[BookBlock] = []  # the headings of the section that has no text yet
     for index, block in enumerate(blocks):
         extent = (block.start, block.end)
         if block.left_out:
@@ -88,7 +88,7 @@ def write(builder: TreeBuilder, blocks: Sequence[Block], author: str) -> None:
             builder.heading(title, _level(block), *extent, line=block.line, work=work)
 
 
-def _belongs(head: Block, block: Block) -> bool:
+def _belongs(head: BookBlock, block: BookBlock) -> bool:
     """Return whether a heading goes on the one above it: its subtitle, or the same number printed once more."""
     if block.frame or block.level == "work":
         return False
@@ -97,7 +97,7 @@ def _belongs(head: Block, block: Block) -> bool:
     return block.level == head.level and block.number == head.number
 
 
-def _full_title(blocks: Sequence[Block], index: int) -> str:
+def _full_title(blocks: Sequence[BookBlock], index: int) -> str:
     head = blocks[index]
     titles = [head.title]
     for block in blocks[index + 1 :]:
@@ -108,11 +108,11 @@ def _full_title(blocks: Sequence[Block], index: int) -> str:
     return ". ".join(titles)
 
 
-def _level(block: Block) -> int:
+def _level(block: BookBlock) -> int:
     return _APART if block.frame else LEVELS[block.level or "title"]
 
 
-def _promote_titles(blocks: Sequence[Block]) -> None:
+def _promote_titles(blocks: Sequence[BookBlock]) -> None:
     """Mark a line in capitals right above the first of some numbered headings as a title."""
     for block, below in pairwise(blocks):
         first = below.level in ("book", "chapter") and below.number is not None and below.number <= 1
@@ -120,7 +120,7 @@ def _promote_titles(blocks: Sequence[Block]) -> None:
             block.level = "title"
 
 
-def _keep_inside(blocks: list[Block]) -> None:
+def _keep_inside(blocks: list[BookBlock]) -> None:
     """Tell the prefaces and notes that belong to a book or chapter from those beside the work.
 
     A preface right below a book's heading, or an appendix after which the chapters go on, is the book's own; notes
@@ -151,14 +151,14 @@ def _keep_inside(blocks: list[Block]) -> None:
         counting = counting or block.level in ("book", "chapter", "numeral")
 
 
-def _find_works(blocks: list[Block]) -> None:
+def _find_works(blocks: list[BookBlock]) -> None:
     """Raise titles to works where there are several: a work's title stands before numbers that begin again."""
     kinds = {_kind(block) for block in blocks}
     outer = next((kind for kind in ("book", "chapter", "numeral", "run") if kind in kinds), "")
-    title: Block | None = None
+    title: BookBlock | None = None
     between = 0
     last: int | None = None
-    found: list[Block] = []
+    found: list[BookBlock] = []
     for block in blocks:
         kind = _kind(block)
         if block.level == "title" or block.frame:
@@ -176,14 +176,14 @@ def _find_works(blocks: list[Block]) -> None:
         block.level = "work"
 
 
-def _kind(block: Block) -> str:
+def _kind(block: BookBlock) -> str:
     """Return what a block's number counts: books, chapters by headings or numerals, or chapters in text."""
     if block.number is None:
         return ""
     return block.level or ("run" if block.style else "")
 
 
-def _refer(blocks: list[Block], volume: int | None) -> None:
+def _refer(blocks: list[BookBlock], volume: int | None) -> None:
     """Give every block the reference in force: book, chapter and section, as they are printed."""
     kinds = {_kind(block) for block in blocks}
     below = "chapter" if "chapter" not in kinds else "section"  # what a numeral that stands alone counts
@@ -219,10 +219,10 @@ def _refer(blocks: list[Block], volume: int | None) -> None:
             block.ref = f"vol. {volume}, {block.ref}"
 
 
-def _ends(blocks: list[Block]) -> set[int]:
+def _ends(blocks: list[BookBlock]) -> set[int]:
     """Lines of asterisks after which a work with numbers in its text has none any more: there somebody else speaks."""
     found: set[int] = set()
-    rule: Block | None = None
+    rule: BookBlock | None = None
     for block in blocks:
         if block.level == "work" and rule is not None:
             found.add(id(rule))
@@ -235,7 +235,7 @@ def _ends(blocks: list[Block]) -> set[int]:
     return found
 
 
-def _counted_through(blocks: list[Block]) -> bool:
+def _counted_through(blocks: list[BookBlock]) -> bool:
     """Return whether the headings count chapters through the books, not anew in each."""
     firsts: list[int] = []
     begins = False

@@ -27,9 +27,9 @@ from parsers.docx.package import open_package
 from parsers.errors import BrokenDocument
 from parsers.titles import said_of_itself, sensible_title
 
-VERSION: Final = 2
-LIBRARIES: Final = ("python-docx", "lxml")
-MEDIA_TYPE: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+DOCX_VERSION: Final = 2
+DOCX_LIBRARIES: Final = ("python-docx", "lxml")
+DOCX_MEDIA_TYPE: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 _NOTES: Final = ("footnotes", "endnotes", "comments")
 
@@ -53,7 +53,7 @@ def parse(data: bytes) -> Document:
     return body.builder.finish(
         title=sensible_title(_core(opened).get("title")) or sensible_title(body.title),
         metadata=said_of_itself(**{**_core(opened), "title": ""}, attachments=", ".join(package.embedded)),
-        media_type=MEDIA_TYPE,
+        media_type=DOCX_MEDIA_TYPE,
         problems=[*package.problems, *body.problems],
     )
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from lxml.etree import _Element
 
-from parsers.docx.styles import W, is_on, number, value
+from parsers.docx.styles import W, is_on, value, whole_number
 
 BULLET: Final = "•"
 _LEVELS: Final = 9
@@ -113,14 +113,14 @@ class Numbering:
 def _levels(element: _Element) -> dict[int, _Level]:
     found = {}
     for part in element.iterfind(f"{W}lvl"):
-        level = number(part.get(f"{W}ilvl"))
+        level = whole_number(part.get(f"{W}ilvl"))
         if level is not None:
             found[level] = _level(part)
     return found
 
 
 def _level(part: _Element) -> _Level:
-    start = number(value(part.find(f"{W}start")))
+    start = whole_number(value(part.find(f"{W}start")))
     plain = part.find(f"{W}isLgl")
     return _Level(
         form=value(part.find(f"{W}numFmt")) or "decimal",
@@ -134,8 +134,8 @@ def _level(part: _Element) -> _Level:
 def _list(element: _Element) -> _List:
     listing = _List(value(element.find(f"{W}abstractNumId")) or "", {}, {})
     for part in element.iterfind(f"{W}lvlOverride"):
-        level = number(part.get(f"{W}ilvl"))
-        start = number(value(part.find(f"{W}startOverride")))
+        level = whole_number(part.get(f"{W}ilvl"))
+        start = whole_number(value(part.find(f"{W}startOverride")))
         own = part.find(f"{W}lvl")
         if level is not None and own is not None:
             listing.levels[level] = _level(own)

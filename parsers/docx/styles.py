@@ -181,7 +181,7 @@ def value(element: _Element | None) -> str | None:
     return element.get(f"{W}val") if element is not None else None
 
 
-def number(text: str | None) -> int | None:
+def whole_number(text: str | None) -> int | None:
     """Return a whole number; None for what is none."""
     return int(text) if text and re.fullmatch(r"-?\d{1,9}", text) else None
 
@@ -198,14 +198,14 @@ def switched(parent: _Element | None, name: str) -> bool:
 
 
 def _outline(properties: _Element | None) -> int | None:
-    return number(value(properties.find(f"{W}outlineLvl"))) if properties is not None else None
+    return whole_number(value(properties.find(f"{W}outlineLvl"))) if properties is not None else None
 
 
 def _number(properties: _Element | None) -> tuple[str | None, int | None] | None:
     part = properties.find(f"{W}numPr") if properties is not None else None
     if part is None:
         return None
-    return value(part.find(f"{W}numId")), number(value(part.find(f"{W}ilvl")))
+    return value(part.find(f"{W}numId")), whole_number(value(part.find(f"{W}ilvl")))
 
 
 def _run_look(properties: _Element | None) -> tuple[str, bool | None, int | None]:
@@ -215,4 +215,4 @@ def _run_look(properties: _Element | None) -> tuple[str, bool | None, int | None
     fonts, bold = properties.find(f"{W}rFonts"), properties.find(f"{W}b")
     font = fonts.get(f"{W}ascii") or fonts.get(f"{W}hAnsi") or "" if fonts is not None else ""
     is_bold = is_on(value(bold)) if bold is not None else None
-    return font, is_bold, number(value(properties.find(f"{W}sz")))
+    return font, is_bold, whole_number(value(properties.find(f"{W}sz")))

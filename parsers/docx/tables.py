@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from lxml.etree import _Element
 
-from parsers.docx.styles import Styles, W, number, value
+from parsers.docx.styles import Styles, W, value, whole_number
 
 _WRAPPERS: Final = frozenset(f"{W}{name}" for name in ("sdtContent", "customXml", "smartTag", "ins", "moveTo"))
 _MOST_COLUMNS: Final = 63  # Word's limit
@@ -75,12 +75,12 @@ def _filled(row: _Element) -> Iterator[Cell]:
         merge = properties.find(f"{W}vMerge") if properties is not None else None
         covered = merge is not None and value(merge) != "restart"
         yield Cell(None, spanned=True) if covered else Cell(child)
-        span = number(value(properties.find(f"{W}gridSpan"))) if properties is not None else None
+        span = whole_number(value(properties.find(f"{W}gridSpan"))) if properties is not None else None
         yield from (Cell(None) for _ in range(min(span or 1, _MOST_COLUMNS) - 1))
 
 
 def _missing(properties: _Element | None, name: str) -> Iterator[Cell]:
-    count = number(value(properties.find(f"{W}{name}"))) if properties is not None else None
+    count = whole_number(value(properties.find(f"{W}{name}"))) if properties is not None else None
     return (Cell(None) for _ in range(min(count or 0, _MOST_COLUMNS)))
 
 

@@ -13,21 +13,21 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from parsers.document import Document, TreeBuilder
-from parsers.pdf.blocks import MARGINS, Block, blocks, joined_across
+from parsers.pdf.blocks import MARGINS, PdfBlock, blocks, joined_across
 from parsers.pdf.headings import body_size, mark_headings
 from parsers.pdf.joining import Vocabulary
 from parsers.pdf.layout.lines import Line
 from parsers.pdf.marks import mark_parts
-from parsers.pdf.pages import File, Page, read_file
+from parsers.pdf.pages import Page, PdfFile, read_file
 from parsers.pdf.running_heads import running_lines
 from parsers.pdf.tables.continued import doubtful_pages, tables_joined
 from parsers.pdf.tree import Writer
 from parsers.pdf.watermarks import watermarks
 from parsers.titles import said_of_itself, sensible_title
 
-VERSION: Final = 3
-LIBRARIES: Final = ("pypdfium2",)
-MEDIA_TYPE: Final = "application/pdf"
+PDF_VERSION: Final = 3
+PDF_LIBRARIES: Final = ("pypdfium2",)
+PDF_MEDIA_TYPE: Final = "application/pdf"
 
 _TAIL: Final = 1 << 16  # bytes at the end in which the end-of-file mark is looked for
 _TITLE_SIZE: Final = 1.2  # of the body size: the largest heading of page 1 is the title from here on
@@ -61,7 +61,7 @@ def parse(data: bytes) -> Document:
     return builder.finish(
         title=_own_title(file) or _title(found, body),
         metadata=_metadata(file),
-        media_type=MEDIA_TYPE,
+        media_type=PDF_MEDIA_TYPE,
         problems=problems,
         empty_reason=empty,
     )
@@ -93,7 +93,7 @@ def _problems(pages: Sequence[Page], data: bytes) -> tuple[list[str], str]:
     return found, "no text outside running heads and feet"
 
 
-def _doubts(found: Iterable[Block]) -> list[str]:
+def _doubts(found: Iterable[PdfBlock]) -> list[str]:
     """Return where rows of a table may not be whole."""
     numbers = doubtful_pages(found)
     if not numbers:
@@ -113,7 +113,7 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
-def _metadata(file: File) -> dict[str, str]:
+def _metadata(file: PdfFile) -> dict[str, str]:
     told = file.information
     return said_of_itself(
         author=told.get("Author"),
@@ -139,7 +139,7 @@ def _date(text: str) -> str:
     return f"{date}T{hour}:{minute or '00'}:{second or '00'}{zone}"
 
 
-def _title(found: Sequence[Block], body: float) -> str:
+def _title(found: Sequence[PdfBlock], body: float) -> str:
     """Return the largest heading of page 1, where it is the only one of its size, is first, and is clearly larger."""
     first_page = [b for b in found if b.lines[0].page == 1 and b.kind not in MARGINS]
     headings = [block for block in first_page if block.kind == "heading"]
@@ -155,7 +155,7 @@ def _title(found: Sequence[Block], body: float) -> str:
     return sensible_title(largest.text) if named else ""
 
 
-def _own_title(file: File) -> str:
+def _own_title(file: PdfFile) -> str:
     title = sensible_title(file.information.get("Title"))
     return "" if _NO_TITLE.fullmatch(title) else title
 

@@ -36,7 +36,7 @@ _LONG: Final = 15  # lines of a paragraph on a new page from which they are a no
 _SENTENCE_END: Final = re.compile(r"(?<=[^\W\d_]{3})[.!?][\"”’»)]*(?:\s+(?=[^\W\d_a-zß-ÿ]|[\"“‘«(])|$)")
 
 
-class Block(msgspec.Struct):
+class PdfBlock(msgspec.Struct):
     """A part of the document.
 
     Attributes:
@@ -70,16 +70,16 @@ class Block(msgspec.Struct):
         return self.lines[0].page, self.lines[0].column
 
 
-def blocks(pages: Sequence[Sequence[Line]], running: Mapping[int, BlockKind]) -> list[Block]:
+def blocks(pages: Sequence[Sequence[Line]], running: Mapping[int, BlockKind]) -> list[PdfBlock]:
     """Return the blocks of a document in reading order.
 
     Args:
         pages: the lines of each page in reading order.
         running: which lines are running heads, feet and watermarks, by their ``id``.
     """
-    found: list[Block] = []
+    found: list[PdfBlock] = []
     for lines in pages:
-        margins = [Block([line], [True], running[id(line)]) for line in lines if id(line) in running]
+        margins = [PdfBlock([line], [True], running[id(line)]) for line in lines if id(line) in running]
         found.extend(block for block in margins if block.kind == "header")
         for column in _columns([line for line in lines if id(line) not in running]):
             found.extend(_column_blocks(column))
@@ -98,17 +98,17 @@ def _columns(lines: Sequence[Line]) -> Iterator[list[Line]]:
         yield column
 
 
-def _column_blocks(lines: Sequence[Line]) -> Iterator[Block]:
+def _column_blocks(lines: Sequence[Line]) -> Iterator[PdfBlock]:
     pitch = _pitch(lines)
     edge = _left_edge(lines)
-    block: Block | None = None
+    block: PdfBlock | None = None
     for line in lines:
         reason = "new" if block is None else _reason(block, line, pitch, edge)
         if block is None or reason:
             if block is not None:
                 yield block
             kind: BlockKind = "table" if line.table else "code" if line.mono else "paragraph"
-            block = Block([line], [], kind, doubtful=reason == "number")
+            block = PdfBlock([line], [], kind, doubtful=reason == "number")
         else:
             block.hard.append(ended_early(block.lines[-1], line))
             block.lines.append(line)
@@ -132,7 +132,7 @@ def _left_edge(lines: Sequence[Line]) -> float:
     return min(starts, key=lambda x: (-starts[x], x), default=0.0)
 
 
-def _reason(block: Block, line: Line, pitch: dict[float, float], edge: float) -> str:
+def _reason(block: PdfBlock, line: Line, pitch: dict[float, float], edge: float) -> str:
     """Why a line begins a new block; empty when it goes on with the one above it."""
     last = block.lines[-1]
     if line.table != last.table:
@@ -162,7 +162,7 @@ def numbers(line: Line) -> bool:
     return bool(rest) and (is_number(mark) or (hangs and is_clause(mark)))
 
 
-def _indent_reason(block: Block, line: Line, edge: float) -> str:
+def _indent_reason(block: PdfBlock, line: Line, edge: float) -> str:
     last, first = block.lines[-1], block.lines[0]
     if abs((line.x0 + line.x1) - (last.x0 + last.x1)) < 2 and line.x0 > edge + line.size:  # both centred
         return ""
@@ -190,10 +190,10 @@ def ended_early(last: Line, line: Line) -> bool:
     return spare > _EARLY * (last.right - last.left) and last.right - last.left > 5 * line.size
 
 
-def joined_across(found: list[Block]) -> list[Block]:
+def joined_across(found: list[PdfBlock]) -> list[PdfBlock]:
     """Paragraphs that go on in the next column or on the next page, made one; what stood between comes after."""
-    kept: list[Block] = []
-    tail: Block | None = None
+    kept: list[PdfBlock] = []
+    tail: PdfBlock | None = None
     for block in found:
         if block.kind in ("paragraph", "item", "heading"):
             if tail is not None and _goes_on(tail, block):
@@ -209,7 +209,7 @@ def joined_across(found: list[Block]) -> list[Block]:
     return kept
 
 
-def _sentences_of_new_page(above: Block, below: Block) -> Block | None:
+def _sentences_of_new_page(above: PdfBlock, below: PdfBlock) -> PdfBlock | None:
     """Cut off what a long paragraph says on a new page behind the sentence that crosses, so that it keeps its page."""
     if below.lines[0].page == above.lines[-1].page or len(below.lines) < _LONG:
         return None
@@ -218,7 +218,7 @@ def _sentences_of_new_page(above: Block, below: Block) -> Block | None:
         if match is None:
             continue
         lines = [msgspec.structs.replace(line, text=line.text[match.end() :]), *below.lines[index + 1 :]]
-        rest = Block([part for part in lines if part.text], below.hard[index:])
+        rest = PdfBlock([part for part in lines if part.text], below.hard[index:])
         rest.hard = rest.hard[len(lines) - len(rest.lines) :]
         below.lines = [*below.lines[:index], msgspec.structs.replace(line, text=line.text[: match.end()].rstrip())]
         below.hard = below.hard[:index]
@@ -226,7 +226,7 @@ def _sentences_of_new_page(above: Block, below: Block) -> Block | None:
     return None
 
 
-def _goes_on(above: Block, below: Block) -> bool:
+def _goes_on(above: PdfBlock, below: PdfBlock) -> bool:
     last, first = above.lines[-1], below.lines[0]
     if below.kind != "paragraph" or above.kind == "heading" or (last.page, last.column) == (first.page, first.column):
         return False

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from parsers.pdf.blocks import MARGINS, Block
+from parsers.pdf.blocks import MARGINS, PdfBlock
 from parsers.pdf.layout.lines import Line
 from parsers.pdf.layout.words import SKEWED
 
@@ -31,7 +31,7 @@ _NUMBERING: Final = re.compile(r"(\d+(?:\.\d+)*)\.?\s+\D")
 _NO_HEADING: Final = (".", ";", ",", "!")
 
 
-class Entry(NamedTuple):
+class OutlineEntry(NamedTuple):
     """An entry of the outline: its level from 1, its title, and its 1-based page (0 where it names none)."""
 
     level: int
@@ -48,7 +48,7 @@ def body_size(pages: Sequence[Sequence[Line]]) -> float:
     return min(weights, key=lambda size: (-weights[size], size), default=1.0)
 
 
-def mark_headings(found: list[Block], outline: Sequence[Entry], body: float) -> list[Block]:
+def mark_headings(found: list[PdfBlock], outline: Sequence[OutlineEntry], body: float) -> list[PdfBlock]:
     """Return the blocks with ``kind`` and ``level`` of headings set.
 
     A heading set into a block's first lines is cut off.
@@ -64,7 +64,7 @@ def mark_headings(found: list[Block], outline: Sequence[Entry], body: float) -> 
     return found
 
 
-def _looks_like_heading(found: Sequence[Block], index: int, body: float, mostly_bold: bool) -> bool:
+def _looks_like_heading(found: Sequence[PdfBlock], index: int, body: float, mostly_bold: bool) -> bool:
     block = found[index]
     text, size = block.text, block.lines[0].size
     words = len(text.split())
@@ -84,7 +84,7 @@ def _looks_like_heading(found: Sequence[Block], index: int, body: float, mostly_
     return bold and short and _above_text(found, index)
 
 
-def _above_text(found: Sequence[Block], index: int) -> bool:
+def _above_text(found: Sequence[PdfBlock], index: int) -> bool:
     """Return whether the next block is on the same page or the next, and is not bold throughout."""
     block = found[index]
     for below in found[index + 1 :]:
@@ -96,7 +96,7 @@ def _above_text(found: Sequence[Block], index: int) -> bool:
     return False
 
 
-def _demote_below_title(found: Sequence[Block]) -> None:
+def _demote_below_title(found: Sequence[PdfBlock]) -> None:
     """Unmark author, date and the like below the title of page 1, though set larger than the body.
 
     They stand between the title and a larger heading, or the first one of the outline, with next to no text.
@@ -107,7 +107,7 @@ def _demote_below_title(found: Sequence[Block]) -> None:
         return
     outlined = next((block for block in headings if block.level), None)
     words = 0
-    run: list[Block] = []
+    run: list[PdfBlock] = []
     for block in body[1:]:
         if block is outlined:
             for above in run:
@@ -126,7 +126,7 @@ def _demote_below_title(found: Sequence[Block]) -> None:
                 return
 
 
-def _rank(headings: Sequence[Block], named: Sequence[Block]) -> None:
+def _rank(headings: Sequence[PdfBlock], named: Sequence[PdfBlock]) -> None:
     """Levels by size, then by numbering; below what the outline calls larger headings where there is one."""
     sizes: list[float] = []
     for size in sorted({block.lines[0].size for block in headings}, reverse=True):
@@ -144,19 +144,19 @@ def _rank(headings: Sequence[Block], named: Sequence[Block]) -> None:
             block.level = min(_LEVELS, order.index(keys[id(block)]) + 1)
 
 
-def _size_rank(block: Block, sizes: Sequence[float]) -> int:
+def _size_rank(block: PdfBlock, sizes: Sequence[float]) -> int:
     return next(rank for rank, size in enumerate(sizes) if block.lines[0].size * _ALIKE >= size)
 
 
-def _depth(block: Block) -> int:
+def _depth(block: PdfBlock) -> int:
     match = _NUMBERING.match(block.text)
     return match.group(1).count(".") + 1 if match else 1
 
 
-def _by_outline(found: list[Block], outline: Sequence[Entry]) -> list[Block]:
+def _by_outline(found: list[PdfBlock], outline: Sequence[OutlineEntry]) -> list[PdfBlock]:
     """Headings of the outline found on their pages, in its order."""
-    kept: list[Block] = []
-    wanted: dict[int, dict[str, list[Entry]]] = {}
+    kept: list[PdfBlock] = []
+    wanted: dict[int, dict[str, list[OutlineEntry]]] = {}
     for entry in outline:
         title = _folded(entry.title)
         if title:
@@ -168,13 +168,13 @@ def _by_outline(found: list[Block], outline: Sequence[Entry]) -> list[Block]:
             kept.append(block)
             continue
         entry, count = match
-        kept.append(Block(block.lines[:count], block.hard[: count - 1], "heading", level=min(entry.level, _LEVELS)))
+        kept.append(PdfBlock(block.lines[:count], block.hard[: count - 1], "heading", level=min(entry.level, _LEVELS)))
         if count < len(block.lines):
-            kept.append(Block(block.lines[count:], block.hard[count:]))
+            kept.append(PdfBlock(block.lines[count:], block.hard[count:]))
     return kept
 
 
-def _named(block: Block, titles: dict[str, list[Entry]]) -> tuple[Entry, int] | None:
+def _named(block: PdfBlock, titles: dict[str, list[OutlineEntry]]) -> tuple[OutlineEntry, int] | None:
     """Take the outline entry that a block's first lines are the title of; return it and the lines."""
     text = ""
     for count, line in enumerate(block.lines[:_LINES] if titles else (), 1):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from parsers.pdf.blocks import Block, ended_early, numbers
+from parsers.pdf.blocks import PdfBlock, ended_early, numbers
 from parsers.pdf.layout.baselines import is_bullet
 
 _DOTTED: Final = re.compile(r"\d+(?:\.\d+)+\s")
@@ -26,7 +26,7 @@ _LEADER_ROOM: Final = 120  # characters at the end of a line in which a leader i
 _NOTE_MARK: Final = re.compile(r"(?:\d{1,3}|[*†‡§¶])\s?[^\s\d.)]")
 
 
-def mark_parts(found: list[Block], body: float) -> list[Block]:
+def mark_parts(found: list[PdfBlock], body: float) -> list[PdfBlock]:
     """Return the blocks with items, captions, footnotes and lists of contents marked as such.
 
     Args:
@@ -40,7 +40,7 @@ def mark_parts(found: list[Block], body: float) -> list[Block]:
     return found
 
 
-def _mark_contents(found: list[Block]) -> None:
+def _mark_contents(found: list[PdfBlock]) -> None:
     for block in found:
         leading = [bool(_LEADER.search(line.text[-_LEADER_ROOM:])) for line in block.lines]
         if 2 * sum(leading) >= len(leading):
@@ -48,7 +48,7 @@ def _mark_contents(found: list[Block]) -> None:
             block.hard = leading[:-1]
 
 
-def _mark_items(found: list[Block]) -> None:
+def _mark_items(found: list[PdfBlock]) -> None:
     """Make items of bulleted paragraphs, and of numbered ones that count on from each other."""
     for index, block in enumerate(found):
         mark, _, rest = block.lines[0].text.partition(" ")
@@ -60,18 +60,18 @@ def _mark_items(found: list[Block]) -> None:
             block.kind, block.mark, block.number = "item", mark, _value(mark)
 
 
-def _is_numbered(block: Block) -> bool:
+def _is_numbered(block: PdfBlock) -> bool:
     """Return whether a block begins with the number of an item; a heading's number is none."""
     line = block.lines[0]
     return numbers(line) and not (line.bold and _DOTTED.match(line.text))
 
 
-def _has_neighbour(found: list[Block], index: int, mark: str) -> bool:
+def _has_neighbour(found: list[PdfBlock], index: int, mark: str) -> bool:
     near = found[max(index - 1, 0) : index] + found[index + 1 : index + 2]
     return any(block.lines[0].text.partition(" ")[0] == mark for block in near)
 
 
-def _counts_on(found: list[Block], index: int) -> bool:
+def _counts_on(found: list[PdfBlock], index: int) -> bool:
     """Return whether the numbered block before has the number below, or the next one the number above."""
     block = found[index]
     mark = block.lines[0].text.partition(" ")[0]
@@ -82,7 +82,7 @@ def _counts_on(found: list[Block], index: int) -> bool:
     return False
 
 
-def _numbered(found: list[Block], index: int, step: int) -> Iterator[str]:
+def _numbered(found: list[PdfBlock], index: int, step: int) -> Iterator[str]:
     """Yield marks of the numbered blocks next to one, across at most three others."""
     position, seen = index + step, 0
     while 0 <= position < len(found) and seen < 4:
@@ -124,9 +124,9 @@ def _value(mark: str) -> int:
     return int(body) if body.isdigit() else ord(body.casefold()) - ord("a") + 1
 
 
-def _without_doubtful(found: list[Block]) -> list[Block]:
+def _without_doubtful(found: list[PdfBlock]) -> list[PdfBlock]:
     """Give blocks back to the one above that began only with what turned out to be no number of an item."""
-    kept: list[Block] = []
+    kept: list[PdfBlock] = []
     for block in found:
         if block.doubtful and block.kind == "paragraph" and kept and kept[-1].kind in ("paragraph", "item"):
             above = kept[-1]
@@ -138,7 +138,7 @@ def _without_doubtful(found: list[Block]) -> list[Block]:
     return kept
 
 
-def _mark_captions_and_notes(found: list[Block], body: float) -> None:
+def _mark_captions_and_notes(found: list[PdfBlock], body: float) -> None:
     below: dict[tuple[int, int], bool] = {}
     for block in reversed(found):
         if block.kind != "paragraph":

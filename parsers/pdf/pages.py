@@ -17,7 +17,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
 from parsers.errors import BrokenDocument
-from parsers.pdf.headings import Entry
+from parsers.pdf.headings import OutlineEntry
 from parsers.pdf.layout.lines import Line
 from parsers.pdf.layout.reading_order import page_lines
 from parsers.pdf.layout.rules import page_rules
@@ -57,16 +57,16 @@ class Page(msgspec.Struct):
         return {angle: (min(pair), max(pair)) for angle, pair in heights.items()}
 
 
-class File(msgspec.Struct):
+class PdfFile(msgspec.Struct):
     """A file as it was read: its pages, outline, information dictionary, and the names of files attached to it."""
 
     pages: list[Page]
-    outline: list[Entry]
+    outline: list[OutlineEntry]
     information: dict[str, str]
     attachments: list[str]
 
 
-def read_file(data: bytes) -> File:
+def read_file(data: bytes) -> PdfFile:
     """Read a PDF.
 
     Raises:
@@ -94,11 +94,11 @@ def _broken(error: pdfium.PdfiumError, size: int) -> BrokenDocument:
     return BrokenDocument(f"damaged or truncated PDF: PDFium finds no document in its {size:,} bytes")
 
 
-def _read_open(document: pdfium.PdfDocument, size: int) -> File:
+def _read_open(document: pdfium.PdfDocument, size: int) -> PdfFile:
     count = len(document)
     if not count:
         raise BrokenDocument(f"damaged or truncated PDF: no page in its {size:,} bytes")
-    return File(
+    return PdfFile(
         pages=[_read_page(document, index) for index in range(count)],
         outline=list(_outline(document)),
         information=dict(document.get_metadata_dict(skip_empty=True)),
@@ -161,12 +161,12 @@ def _picture(page: pdfium.PdfPage) -> str:
     return "drawing" if kinds.total() >= _DRAWN else ""
 
 
-def _outline(document: pdfium.PdfDocument) -> Iterator[Entry]:
+def _outline(document: pdfium.PdfDocument) -> Iterator[OutlineEntry]:
     try:
         for bookmark in document.get_toc(max_depth=_OUTLINE_DEPTH):
             target = bookmark.get_dest()
             index = target.get_index() if target else None
-            yield Entry(bookmark.level + 1, bookmark.get_title(), 0 if index is None else index + 1)
+            yield OutlineEntry(bookmark.level + 1, bookmark.get_title(), 0 if index is None else index + 1)
     except pdfium.PdfiumError:  # a damaged outline: what was read of it counts
         return
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from parsers.document import Box, Kind, TreeBuilder
-from parsers.pdf.blocks import Block
+from parsers.pdf.blocks import PdfBlock
 from parsers.pdf.joining import Vocabulary, join
 from parsers.pdf.layout.lines import MONO_WIDTH, Line
 from parsers.pdf.layout.words import from_upright
@@ -39,7 +39,7 @@ class Writer:
         self._vocabulary = vocabulary
         self._lists: list[tuple[float, bool]] = []  # of each open list, its left edge and whether it is numbered
 
-    def write(self, found: Sequence[Block]) -> None:
+    def write(self, found: Sequence[PdfBlock]) -> None:
         """Write all blocks of the document, in reading order."""
         for block in found:
             if block.kind == "item":
@@ -49,7 +49,7 @@ class Writer:
             self._block(block)
         self._close_lists()
 
-    def _block(self, block: Block) -> None:
+    def _block(self, block: PdfBlock) -> None:
         page, box = block.lines[0].page, self._box(block)
         if block.kind == "table":
             self._table(block, page, box)
@@ -62,10 +62,10 @@ class Writer:
             kind: Kind = "paragraph" if block.kind == "watermark" else block.kind
             self._builder.write_leaf(kind, self._text(block), page=page, box=box, left_out=reason)
 
-    def _text(self, block: Block) -> str:
+    def _text(self, block: PdfBlock) -> str:
         return join([line.text for line in block.lines], block.hard, self._vocabulary)
 
-    def _item(self, block: Block) -> None:
+    def _item(self, block: PdfBlock) -> None:
         left, size = block.lines[0].x0, block.lines[0].size
         page, box = block.lines[0].page, self._box(block)
         numbered = block.number is not None
@@ -97,13 +97,13 @@ class Writer:
         while self._lists:
             self._close_list()
 
-    def _table(self, block: Block, page: int, box: Box) -> None:
+    def _table(self, block: PdfBlock, page: int, box: Box) -> None:
         header = header_rows(block.lines)
         for index, line in enumerate(block.lines):
             start, end = self._builder.write(self._row(line), "\n" if index else "\n\n")
             if not index:
                 self._builder.open("table", start, page=page, box=box)
-            row_box = self._box(Block([line], [True]))
+            row_box = self._box(PdfBlock([line], [True]))
             self._builder.leaf("row", start, end, page=line.page, box=row_box, header=index < header)
         self._builder.close()
 
@@ -112,7 +112,7 @@ class Writer:
         cells = [cell.split("\n") for cell in line.cells]
         return " | ".join(join(lines, [False] * len(lines), self._vocabulary) for lines in cells).strip()
 
-    def _box(self, block: Block) -> Box:
+    def _box(self, block: PdfBlock) -> Box:
         """Return the box of a block on the page and column where it begins."""
         first = block.lines[0]
         lines = [line for line in block.lines if (line.page, line.column) == (first.page, first.column)]

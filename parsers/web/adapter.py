@@ -22,8 +22,8 @@ from parsers.decoding import Decoded, decode, html_charset
 from parsers.document import Document, Kind, TreeBuilder
 from parsers.labels import from_meta
 from parsers.web.boilerplate import WITHIN_LINES, Boilerplate, leads_home
-from parsers.web.code import code_text, language, listing
-from parsers.web.dom import Walk, fold, parse_html, replaced
+from parsers.web.code import code_language, code_text, listing
+from parsers.web.dom import Walk, fold_space, parse_html, replaced
 from parsers.web.head import read_head, title_of
 from parsers.web.headings import inferred_headings
 from parsers.web.tables import BLOCKS, DEEPEST_LAYOUT, HEADINGS, flat_text, lays_out, read_table
@@ -113,7 +113,7 @@ class _Writer:
         separator = self._open_boxes(close)
         start, end = self.builder.write(text, separator)
         if kind == "heading":
-            self.builder.heading(fold(text), start=start, end=end, **attributes)  # type: ignore[arg-type]
+            self.builder.heading(fold_space(text), start=start, end=end, **attributes)  # type: ignore[arg-type]
         else:
             self.builder.leaf(kind, start, end, **attributes)
 
@@ -259,10 +259,10 @@ class _Page:
         self._inline.clear()
         self._only_images = True
         if _BREAK not in raw:
-            self._writer.put(kind, fold(raw))
+            self._writer.put(kind, fold_space(raw))
             return
         for piece in _PARAGRAPH_BREAK.split(raw):
-            lines = (fold(line) for line in piece.split(_BREAK))
+            lines = (fold_space(line) for line in piece.split(_BREAK))
             self._writer.put(kind, "\n".join(line for line in lines if line))
 
     def _heading(self, node: LexborNode) -> None:
@@ -286,7 +286,7 @@ class _Page:
 
     def _code(self, node: LexborNode) -> None:
         self._walk.skip()
-        self._writer.put("code", code_text(node), language=language(node))
+        self._writer.put("code", code_text(node), language=code_language(node))
 
     def _caption(self, node: LexborNode) -> None:
         self._walk.skip()

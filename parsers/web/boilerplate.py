@@ -16,7 +16,7 @@ from typing import Final
 
 from selectolax.lexbor import LexborNode
 
-from parsers.web.dom import Walk, fold, tags
+from parsers.web.dom import Walk, fold_space, tags
 from parsers.web.noise import brief_text, classes_of
 
 _WEIGHING: Final = 8  # times the length of a file that may be spent on it, however deep its parts nest
@@ -169,7 +169,7 @@ class Boilerplate:
             cost += 8
             tag = node.tag
             if node.is_text_node:
-                text = fold(node.text_content or "")
+                text = fold_space(node.text_content or "")
                 pieces.append(text)
                 weight.linked += len(text) if within else 0
             elif tag == "a":
@@ -183,7 +183,7 @@ class Boilerplate:
                 weight.controls = True
             elif tag in ("main", "article", "h1"):
                 weight.main = True
-        weight.text = fold(" ".join(pieces))
+        weight.text = fold_space(" ".join(pieces))
         self._room -= cost + len(weight.text)
         return weight
 

@@ -59,10 +59,12 @@ def listing(table: LexborNode) -> tuple[str, str | None] | None:
     gutters = all(is_gutter(cell) for row in rows for cell in row[:-1])
     if not gutters and not _counts(numbers, code.count("\n") + 1, sure=named):
         return None
-    return code.rstrip().lstrip("\n"), language(rows[0][-1].css_first("code, pre") or table) or language(table)
+    return code.rstrip().lstrip("\n"), code_language(rows[0][-1].css_first("code, pre") or table) or code_language(
+        table
+    )
 
 
-def language(node: LexborNode) -> str | None:
+def code_language(node: LexborNode) -> str | None:
     """Return the language that the classes of a code block, of what is in it or around it name."""
     around = [node, node.css_first("code"), node.parent, node.parent.parent if node.parent is not None else None]
     parts = [part for part in around if part is not None]

@@ -134,7 +134,7 @@ def replaced(node: LexborNode) -> str | None:
     return (source.text() if source is not None else "") or node.attributes.get("alttext") or node.text() or ""
 
 
-def fold(text: str) -> str:
+def fold_space(text: str) -> str:
     """Text with its white space folded as a browser does, no-break spaces too, and without soft hyphens."""
     return " ".join(text.replace("\u00ad", "").split())
 

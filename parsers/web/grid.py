@@ -21,7 +21,7 @@ _SHARE: Final = 8  # times what the cells read so far come to, of both
 _NUMBER: Final = re.compile(r"\s*(\d{1,6})")
 
 
-class Grid:
+class CellGrid:
     """Places the cells of one table; rows come one after the other."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from selectolax.lexbor import LexborNode
 
 from parsers.titles import sensible_title
-from parsers.web.dom import fold
+from parsers.web.dom import fold_space
 
 _META: Final = {
     "author": "author",
@@ -28,17 +28,17 @@ def read_head(root: LexborNode) -> tuple[str, dict[str, str], list[str | None]]:
     title = root.css_first("head > title")
     metadata: dict[str, str] = {}
     labels: list[str | None] = []
-    language = fold(root.attributes.get("lang") or root.attributes.get("xml:lang") or "")
+    language = fold_space(root.attributes.get("lang") or root.attributes.get("xml:lang") or "")
     if language:
         metadata["language"] = language
     for node in root.css("meta"):
         name = (node.attributes.get("name") or node.attributes.get("property") or "").strip().lower()
-        value = fold(node.attributes.get("content") or "")
+        value = fold_space(node.attributes.get("content") or "")
         if name == "labels":
             labels.append(value if node.attributes.get("content") is not None else None)
         elif name in _META and value:
             metadata.setdefault(_META[name], value)
-    return fold(title.text()) if title is not None else "", metadata, labels
+    return fold_space(title.text()) if title is not None else "", metadata, labels
 
 
 def title_of(stated: str, tops: list[tuple[int, str]]) -> str:

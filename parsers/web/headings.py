@@ -18,7 +18,7 @@ from typing import Final
 
 from selectolax.lexbor import LexborNode
 
-from parsers.web.dom import Walk, fold, tags
+from parsers.web.dom import Walk, fold_space, tags
 from parsers.web.tables import DEEPEST_LAYOUT, lays_out
 
 _BLOCKS: Final = tags("p div center section article main header body td li blockquote dd dt pre table address footer")
@@ -163,7 +163,7 @@ def _turn(
         pieces.append([])
         return
     block = open_blocks.pop()
-    block.text = fold("".join(pieces.pop()))
+    block.text = fold_space("".join(pieces.pop()))
     if block.text:
         found.append(block)
 

@@ -19,8 +19,8 @@ from selectolax.lexbor import LexborNode
 
 from parsers.header_rows import names_columns
 from parsers.web.code import code_text
-from parsers.web.dom import Walk, fold, replaced, tags
-from parsers.web.grid import Grid
+from parsers.web.dom import Walk, fold_space, replaced, tags
+from parsers.web.grid import CellGrid
 from parsers.web.noise import tick
 
 CELL_SEPARATOR: Final = " | "
@@ -72,7 +72,7 @@ class _Flat:
 
     def part(self, mark: str) -> None:
         """End a block; ``mark`` goes before the next one, unless a mark stands there already."""
-        text = fold("".join(self._pieces))
+        text = fold_space("".join(self._pieces))
         self._pieces.clear()
         if text:
             ended = self._mark != "\n" and self._line[-1:] in (*".,;:!?…",)
@@ -131,7 +131,7 @@ class _Rows:
         self._walk = Walk(table)
         self._rows: list[_Row] = []
         self._captions: list[str] = []
-        self._grid = Grid()
+        self._grid = CellGrid()
         self._all_headers = True
         self._in_head = False
         self._flat: _Flat | None = None

@@ -26,7 +26,7 @@ from enrich.embedding import parity
 from enrich.embedding.embedder import Embedder
 from enrich.embedding.runtimes.sentence_transformers import SentenceTransformersRuntime
 from enrich.embedding.tokenizer import TokenCutter
-from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, File, ModelFolder, default_root, load_registry
+from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, ModelFile, ModelFolder, default_root, load_registry
 
 LIMIT = 512  # tokens of the large model
 SHAPES = {  # layers, width, heads, inner width: of BERT large and its kin (BGE large, E5 large)
@@ -99,9 +99,9 @@ def large(place: Path, tokenizer: Path, shape: str) -> Path:
 def entry(place: Path, dimension: int, limit: int) -> EmbedderModel:
     """What the registry would say of a folder."""
 
-    def file(name: str, role: str) -> File:
+    def file(name: str, role: str) -> ModelFile:
         data = (place / name).read_bytes()
-        return File(path=name, size=len(data), sha256=sha256(data).hexdigest(), role=role)  # type: ignore[arg-type]
+        return ModelFile(path=name, size=len(data), sha256=sha256(data).hexdigest(), role=role)  # type: ignore[arg-type]
 
     return EmbedderModel(
         name=place.name, licence="", runtimes=("sentence-transformers",), dimension=dimension, limit=limit,
@@ -205,7 +205,7 @@ def agreement(model: EmbedderModel, place: Path, device: str, precisions: list[s
     rows = []
     for precision in precisions:
         vectors = parity.vectors_of(opened(model, place, device, precision), chosen, under)
-        found = parity.compare("cpu fp32", f"{device} {precision}", chosen, expected, vectors)
+        found = parity.compare_vectors("cpu fp32", f"{device} {precision}", chosen, expected, vectors)
         print(
             f"parity {found.a} / {found.b}: least {found.min:.6f}, {'same' if found.passed else found.reason}",
             flush=True,

@@ -18,7 +18,7 @@ from chunker.chunk import embedded_text
 from chunker.split import split
 from enrich.embedding.embedder import open_embedder
 from enrich.embedding.runtime import RUNTIMES, choices
-from enrich.models.conversion import convert
+from enrich.models.conversion import convert_model
 from enrich.models.registry import DEFAULT_EMBEDDER, ModelFolder, default_root, load_registry
 from flows.models.ruler import chunker_settings, open_ruler
 from flows.models.runtime_choice import QUANTIZED
@@ -56,7 +56,7 @@ def main() -> None:
             continue  # the latter by `gristmill doctor --choose`: a fifth of fp32 where the processor has no bf16
         try:
             if RUNTIMES[one.runtime].converted:
-                convert(model, one, folder)
+                convert_model(model, one, folder)
             embedder = open_embedder(model.name, registry, folder, runtime=str(one), device="cpu")
             embedder.load()
         except ModelError as error:

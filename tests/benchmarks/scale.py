@@ -101,7 +101,7 @@ def child(work: Path) -> None:
     import pytest
     from fakes import LettersRuntime, install_letters
 
-    from flows.build.build import BuildOptions, build
+    from flows.build.build import BuildOptions, build_index
 
     models = work / "models"
     shutil.rmtree(models, ignore_errors=True)
@@ -119,7 +119,7 @@ def child(work: Path) -> None:
             note_reserve=8,
         )
         imported = peak()
-        report: dict[str, Any] = build(settings, BuildOptions(quiet=True, started=started))
+        report: dict[str, Any] = build_index(settings, BuildOptions(quiet=True, started=started))
     print(json.dumps({"report": report, "imported": imported, "peak": peak()}))
 
 

@@ -99,7 +99,7 @@ def child(work: Path, documents: int, builds: int) -> None:
             if turn:
                 write(work, turn * 7919 % documents, f"turn{turn}")
             before, io = files(work / "index"), written()
-            report = build.build(load_settings(**flags), build.BuildOptions(quiet=True))
+            report = build.build_index(load_settings(**flags), build.BuildOptions(quiet=True))
             done, after = written() - io, files(work / "index")
             new = sum(size for key, size in after.items() if key not in before)
             chunks = report["chunks"]["total"]

@@ -20,7 +20,7 @@ ABOVE: Final = 0.75  # of the font size: from the baseline to the top of capital
 BELOW: Final = 0.22  # of the font size: from the baseline to the foot of descenders
 
 
-class Row(msgspec.Struct):
+class Baseline(msgspec.Struct):
     """Words on one baseline, from left to right."""
 
     words: list[Word]
@@ -36,13 +36,13 @@ class Row(msgspec.Struct):
         return max(word.x1 for word in self.words)
 
 
-def rows(words: Sequence[Word]) -> list[Row]:
+def rows(words: Sequence[Word]) -> list[Baseline]:
     """Return Words grouped by baseline, from top to bottom; a raised or lowered small word goes with its neighbours."""
-    grouped: list[Row] = []
+    grouped: list[Baseline] = []
     for word in sorted(words, key=lambda word: (word.base, word.x0, word.order)):
         row = _row_of(word, grouped)
         if row is None:
-            grouped.append(Row([word], word.base, word.size))
+            grouped.append(Baseline([word], word.base, word.size))
         else:
             row.words.append(word)
             if len(word.text) > 1 and word.size > row.size:
@@ -53,7 +53,7 @@ def rows(words: Sequence[Word]) -> list[Row]:
     return grouped
 
 
-def _row_of(word: Word, grouped: list[Row]) -> Row | None:
+def _row_of(word: Word, grouped: list[Baseline]) -> Baseline | None:
     """Return the row that a word stands on: the middle of one is within the height of the other."""
     for row in grouped[-1:-4:-1]:
         if abs(word.base - row.base) < 0.05 * row.size:
@@ -65,14 +65,14 @@ def _row_of(word: Word, grouped: list[Row]) -> Row | None:
     return None
 
 
-def _beside(word: Word, row: Row) -> bool:
+def _beside(word: Word, row: Baseline) -> bool:
     """Return whether a word overlaps none of a row's words: text over text is two lines."""
     if len(row.words) > _MANY:
         return True
     return not any(word.x0 < other.x1 - 0.3 * word.size and other.x0 < word.x1 - 0.3 * word.size for other in row.words)
 
 
-def segments(row: Row, gap: float) -> list[list[Word]]:
+def segments(row: Baseline, gap: float) -> list[list[Word]]:
     """Return a row's words, parted where more than ``gap`` font sizes are free."""
     parts = [[row.words[0]]]
     edge = row.words[0].x1
@@ -84,7 +84,7 @@ def segments(row: Row, gap: float) -> list[list[Word]]:
     return parts
 
 
-def is_mono(row: Row) -> bool:
+def is_mono(row: Baseline) -> bool:
     """Return whether nearly all of a row is in a font whose characters are all of one width."""
     return sum(len(word.text) for word in row.words if word.mono) >= 0.9 * sum(len(word.text) for word in row.words)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from parsers.pdf.layout.baselines import Row, is_marker, rows, segments
+from parsers.pdf.layout.baselines import Baseline, is_marker, rows, segments
 from parsers.pdf.layout.bidi import base_is_right_to_left
 from parsers.pdf.layout.words import Word
 from parsers.pdf.tables.unruled import CELL_GAP
@@ -28,7 +28,7 @@ _COLUMN_ROWS: Final = 4  # rows below the right column that are still the left o
 _PROSE_FILL: Final = 0.7  # of a column's width, at least, that half of its lines fill
 
 
-def regions(words: list[Word], depth: int = 0) -> Iterator[list[Row]]:
+def page_regions(words: list[Word], depth: int = 0) -> Iterator[list[Baseline]]:
     """Columns and what stands between them, in reading order, each as rows.
 
     Args:
@@ -51,25 +51,25 @@ def _covered(bands: Sequence[tuple[int, int]]) -> int:
     return sum(last - first for first, last in bands)
 
 
-def _split(region: list[Row], cut: float, bands: list[tuple[int, int]], depth: int) -> Iterator[list[Row]]:
+def _split(region: list[Baseline], cut: float, bands: list[tuple[int, int]], depth: int) -> Iterator[list[Baseline]]:
     position = 0
     for first, last in bands:
-        yield from regions(_words(region[position:first]), depth)
+        yield from page_regions(_words(region[position:first]), depth)
         band = _words(region[first:last])
         left = [word for word in band if word.x0 < cut - 0.5]
         right = [word for word in band if word.x0 >= cut - 0.5]
         sides = (right, left) if base_is_right_to_left([word.text for word in band]) else (left, right)
         for side in sides:
-            yield from regions(side, depth)
+            yield from page_regions(side, depth)
         position = last
-    yield from regions(_words(region[position:]), depth)
+    yield from page_regions(_words(region[position:]), depth)
 
 
-def _words(region: Sequence[Row]) -> list[Word]:
+def _words(region: Sequence[Baseline]) -> list[Word]:
     return [word for row in region for word in row.words]
 
 
-def _gutters(region: Sequence[Row]) -> list[float]:
+def _gutters(region: Sequence[Baseline]) -> list[float]:
     """Left edges where several lines begin right of the region's own: the places where a column may begin."""
     if len(region) < 2:
         return []
@@ -95,7 +95,7 @@ def _marks(word: Word, before: Word | None) -> bool:
     return is_marker(word.text) and (before is None or word.x0 - before.x1 >= _COLUMN_GAP * word.size)
 
 
-def _bands(region: Sequence[Row], cut: float) -> list[tuple[int, int]]:
+def _bands(region: Sequence[Baseline], cut: float) -> list[tuple[int, int]]:
     """``[first, last)`` of the rows between which text stands in two columns, left and right of ``cut``."""
     accepted: list[tuple[int, int]] = []
     start = 0
@@ -111,16 +111,16 @@ def _bands(region: Sequence[Row], cut: float) -> list[tuple[int, int]]:
     return accepted
 
 
-def _crosses(row: Row, cut: float) -> bool:
+def _crosses(row: Baseline, cut: float) -> bool:
     gap = _COLUMN_GAP * row.size
     return any(word.x0 < cut - 0.5 and word.x1 > cut - gap + 0.1 for word in row.words)
 
 
-def _sides(row: Row, cut: float) -> tuple[list[Word], list[Word]]:
+def _sides(row: Baseline, cut: float) -> tuple[list[Word], list[Word]]:
     return [w for w in row.words if w.x0 < cut - 0.5], [w for w in row.words if w.x0 >= cut - 0.5]
 
 
-def _trimmed(region: Sequence[Row], cut: float, first: int, last: int) -> tuple[int, int, int]:
+def _trimmed(region: Sequence[Baseline], cut: float, first: int, last: int) -> tuple[int, int, int]:
     """Leave out rows at the end on the left alone that the file draws after the right column.
 
     They stay where they are as wide as the left column: text over the whole page would not have been broken there.
@@ -145,14 +145,14 @@ def _trimmed(region: Sequence[Row], cut: float, first: int, last: int) -> tuple[
     return first, last, end
 
 
-def _is_as_wide(above: Sequence[Row], below: Sequence[Row], cut: float) -> bool:
+def _is_as_wide(above: Sequence[Baseline], below: Sequence[Baseline], cut: float) -> bool:
     """Return whether the rows below fill the width of the left column above."""
     edges = [max(word.x1 for word in left) for left in (_sides(row, cut)[0] for row in above) if left]
     start = min((row.x0 for row in above), default=0.0)
     return bool(edges) and max(row.x1 for row in below) - start >= _PROSE_FILL * (max(edges) - start)
 
 
-def _stacked(region: Sequence[Row], cut: float, first: int, last: int, end: int) -> Iterator[tuple[int, int]]:
+def _stacked(region: Sequence[Baseline], cut: float, first: int, last: int, end: int) -> Iterator[tuple[int, int]]:
     """Cut a band before row ``end`` where the file has drawn all above, on both sides, before anything below."""
     spans = [(min(w.order for w in row.words), max(w.order for w in row.words)) for row in region[first:last]]
     latest: list[int] = []
@@ -171,12 +171,12 @@ def _stacked(region: Sequence[Row], cut: float, first: int, last: int, end: int)
     yield start, last
 
 
-def _alone(row: Row, cut: float) -> bool:
+def _alone(row: Baseline, cut: float) -> bool:
     """Return whether a row has nothing on the right: a heading over both columns that happens to be short."""
     return not _sides(row, cut)[1]
 
 
-def _is_columns(band: Sequence[Row], cut: float) -> bool:
+def _is_columns(band: Sequence[Baseline], cut: float) -> bool:
     left = [words for words in (_sides(row, cut)[0] for row in band) if words]
     right = [words for words in (_sides(row, cut)[1] for row in band) if words]
     if len(left) < 2 or len(right) < 2:
@@ -188,7 +188,7 @@ def _is_columns(band: Sequence[Row], cut: float) -> bool:
     return min(len(left), len(right)) >= _PROSE_ROWS and _is_prose(left) and _is_prose(right)
 
 
-def _looks_tabular(band: Sequence[Row]) -> bool:
+def _looks_tabular(band: Sequence[Baseline]) -> bool:
     """Whether rows of three or more short cells stand side by side, though the file draws them column by column."""
     parted = [segments(row, CELL_GAP) for row in band]
     many = [parts for parts in parted if len(parts) >= 3]

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from parsers.pdf.layout.baselines import ABOVE, BELOW, Row, is_bullet, is_mono
+from parsers.pdf.layout.baselines import ABOVE, BELOW, Baseline, is_bullet, is_mono
 from parsers.pdf.layout.bidi import RIGHT_TO_LEFT, base_is_right_to_left, brackets_set_right, logical_order
 from parsers.pdf.layout.words import Angle, Word
 
@@ -83,7 +83,7 @@ class Line(msgspec.Struct):
         return self.base + BELOW * self.size
 
 
-def line_of(row: Row, cells: tuple[str, ...] = (), turned: bool = False) -> Line:
+def line_of(row: Baseline, cells: tuple[str, ...] = (), turned: bool = False) -> Line:
     """Return the line that a row of words is.
 
     Args:
@@ -131,7 +131,7 @@ def words_text(words: Sequence[Word], size: float, turned: bool) -> str:
     return "".join(pieces)
 
 
-def _set_out(row: Row) -> str:
+def _set_out(row: Baseline) -> str:
     """Return a line of code with the spaces that are seen in it."""
     text = row.words[0].text
     for above, word in pairwise(row.words):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from parsers.pdf.layout.baselines import Row
+from parsers.pdf.layout.baselines import Baseline
 from parsers.pdf.layout.bidi import base_is_right_to_left
-from parsers.pdf.layout.columns import regions
+from parsers.pdf.layout.columns import page_regions
 from parsers.pdf.layout.lines import Line, line_of
 from parsers.pdf.layout.rules import Rule, upright
 from parsers.pdf.layout.words import SKEWED, Angle, Word
@@ -37,7 +37,7 @@ def page_lines(words: Sequence[Word], page: int, rules: Sequence[Rule] = ()) -> 
         drawn = upright(rules, angle) if angle != SKEWED else []
         found = page_tables([word for word in words if word.angle == angle], drawn, tables + 1)
         tables = max([tables, *(line.table for line in found.rows.values())])
-        for region in regions(found.words):
+        for region in page_regions(found.words):
             for line in _region_lines(region, found.rows, tables):
                 line.column, line.page, line.angle = columns, page, angle
                 lines.append(line)
@@ -46,7 +46,7 @@ def page_lines(words: Sequence[Word], page: int, rules: Sequence[Rule] = ()) -> 
     return lines
 
 
-def _region_lines(region: Sequence[Row], ready: Mapping[int, Line], tables: int) -> Iterator[Line]:
+def _region_lines(region: Sequence[Baseline], ready: Mapping[int, Line], tables: int) -> Iterator[Line]:
     """Yield the rows of a region as lines, and as rows of a table where cells stand below each other."""
     left, right = min(row.x0 for row in region), max(row.x1 for row in region)
     turned = base_is_right_to_left([word.text for row in region for word in row.words])
@@ -63,14 +63,14 @@ def _region_lines(region: Sequence[Row], ready: Mapping[int, Line], tables: int)
             yield line
 
 
-def _between(region: Sequence[Row], ready: Mapping[int, Line]) -> Iterator[Line | list[Row]]:
+def _between(region: Sequence[Baseline], ready: Mapping[int, Line]) -> Iterator[Line | list[Baseline]]:
     """Yield the rows of tables that are known already, and the rows of print between them."""
-    part: list[Row] = []
+    part: list[Baseline] = []
     for row in region:
         known = [ready[word.order] for word in row.words if word.order in ready]
         others = [word for word in row.words if word.order not in ready]
         if others:
-            part.append(Row(others, row.base, row.size) if known else row)
+            part.append(Baseline(others, row.base, row.size) if known else row)
         if known:
             if part:
                 yield part
@@ -80,7 +80,7 @@ def _between(region: Sequence[Row], ready: Mapping[int, Line]) -> Iterator[Line 
         yield part
 
 
-def _unruled(region: Sequence[Row], turned: bool, tables: int) -> Iterator[Line]:
+def _unruled(region: Sequence[Baseline], turned: bool, tables: int) -> Iterator[Line]:
     position = 0
     while position < len(region):
         table = find_table(region, position)
@@ -93,7 +93,7 @@ def _unruled(region: Sequence[Row], turned: bool, tables: int) -> Iterator[Line]
         position = table.end
 
 
-def _plain(row: Row, turned: bool) -> Line:
+def _plain(row: Baseline, turned: bool) -> Line:
     line = line_of(row, turned=turned)
     line.gaps = 0 if line.mono else len(free_strips(row))
     return line

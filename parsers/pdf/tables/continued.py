@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from parsers.header_rows import names_columns
-from parsers.pdf.blocks import MARGINS, Block
+from parsers.pdf.blocks import MARGINS, PdfBlock
 from parsers.pdf.layout.lines import Line
 
 _RULED: Final = 4.0  # points: what the places of drawn columns differ at most from page to page
@@ -24,10 +24,10 @@ _LOOSE_ROWS: Final = 3  # such lines on a page from which they may be a table
 _SAME_HEIGHT: Final = 6.0  # points
 
 
-def tables_joined(found: Sequence[Block]) -> list[Block]:
+def tables_joined(found: Sequence[PdfBlock]) -> list[PdfBlock]:
     """Return the blocks with tables that go on over pages made one; running heads and feet between come after."""
-    kept: list[Block] = []
-    table: Block | None = None
+    kept: list[PdfBlock] = []
+    table: PdfBlock | None = None
     for block in found:
         if block.kind == "table" and table is not None and _goes_on(table, block):
             for line in block.lines:
@@ -41,7 +41,7 @@ def tables_joined(found: Sequence[Block]) -> list[Block]:
     return kept
 
 
-def _goes_on(above: Block, below: Block) -> bool:
+def _goes_on(above: PdfBlock, below: PdfBlock) -> bool:
     last, first = above.lines[-1], below.lines[0]
     if first.page != last.page + 1 or first.angle != last.angle or len(first.cells) != len(last.cells):
         return False
@@ -65,7 +65,7 @@ def header_rows(rows: Sequence[Line]) -> int:
     return int(names_columns([[cell.replace("\n", " ") for cell in row.cells] for row in rows]))
 
 
-def doubtful_pages(found: Iterable[Block]) -> list[int]:
+def doubtful_pages(found: Iterable[PdfBlock]) -> list[int]:
     """Pages on which several lines look like rows of a table that was not found, or tables stand side by side."""
     loose: Counter[int] = Counter()
     spans: dict[int, list[tuple[float, float, float, float]]] = defaultdict(list)

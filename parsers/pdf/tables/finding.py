@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from parsers.pdf.layout.baselines import Row, rows
+from parsers.pdf.layout.baselines import Baseline, rows
 from parsers.pdf.layout.bidi import base_is_right_to_left
 from parsers.pdf.layout.lines import Line
 from parsers.pdf.layout.rules import Rule
@@ -93,7 +93,7 @@ def _aligned(words: list[Word], rules: Sequence[Rule], number: int, found: dict[
     return [*(word for word in words if word.order not in taken), *marks]
 
 
-def is_sure(band: Sequence[Row], table: Aligned) -> bool:
+def is_sure(band: Sequence[Baseline], table: Aligned) -> bool:
     """Whether rows are those of a table, wherever on the page they stand and in whatever order the file draws them."""
     body = band[table.heads :]
     columns = list(zip(*(cell_words(row, table.strips) for row in body), strict=True))
@@ -104,7 +104,7 @@ def is_sure(band: Sequence[Row], table: Aligned) -> bool:
     return kinds.count("cells") - labels >= 2 or (kinds[0] != "prose" and _is_of_records(body, columns))
 
 
-def _is_of_records(body: Sequence[Row], columns: Sequence[Sequence[list[Word]]]) -> bool:
+def _is_of_records(body: Sequence[Baseline], columns: Sequence[Sequence[list[Word]]]) -> bool:
     """Whether each label in the first column begins a row that fills all columns and is drawn before the next one."""
     starts = [index for index, cell in enumerate(columns[0]) if cell]
     if len(starts) < _SURE_ROWS or starts[0] or not all(column[index] for column in columns for index in starts):

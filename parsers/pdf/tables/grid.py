@@ -23,7 +23,7 @@ _OPEN: Final = 12.0  # points: what lines stick out of a grid at least where its
 _NARROWEST: Final = 4.0  # points: a narrower column or row is the space of a double line
 
 
-class Grid(msgspec.Struct):
+class RuledGrid(msgspec.Struct):
     """A grid in the upright frame of a direction of writing.
 
     Attributes:
@@ -46,7 +46,7 @@ class Grid(msgspec.Struct):
         return end + 1
 
 
-def grids(rules: Sequence[Rule]) -> list[Grid]:
+def grids(rules: Sequence[Rule]) -> list[RuledGrid]:
     """Return the grids of a page from top to bottom.
 
     Args:
@@ -111,7 +111,7 @@ def _components(across: list[Rule], down: list[Rule]) -> Iterator[tuple[list[Rul
     yield from groups.values()
 
 
-def _grid(across: list[Rule], down: list[Rule]) -> Grid | None:
+def _grid(across: list[Rule], down: list[Rule]) -> RuledGrid | None:
     xs, ys = _edges([rule.at for rule in down]), _edges([rule.at for rule in across])
     xs, ys = _opened(xs, across), _opened(ys, down)
     if len(xs) < 3 or len(ys) < 2:
@@ -124,7 +124,7 @@ def _grid(across: list[Rule], down: list[Rule]) -> Grid | None:
     for rule in across:
         row = _nearest(ys, rule.at) - 1
         floors.update((row, column) for column in _covered(xs, rule))
-    return Grid(xs, ys, walls, floors)
+    return RuledGrid(xs, ys, walls, floors)
 
 
 def _edges(places: Sequence[float]) -> list[float]:

@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 
 from parsers.header_rows import is_figure, names_columns
-from parsers.pdf.layout.baselines import Row, rows
+from parsers.pdf.layout.baselines import Baseline, rows
 from parsers.pdf.layout.lines import Line, line_of, row_text, words_text
 from parsers.pdf.layout.words import Word
-from parsers.pdf.tables.grid import Grid
+from parsers.pdf.tables.grid import RuledGrid
 from parsers.pdf.tables.row_grouping import grouped
 
 _MIDDLE: Final = 0.3  # of the font size: from the baseline to the middle of a letter
@@ -34,7 +34,7 @@ _HEADER_ROWS: Final = 4
 _LEVEL: Final = 0.35  # of the font size: lines of two cells whose heights differ less stand beside each other
 _ROWS: Final = 3  # of print that fill every column from which they are rows of the table
 
-_Cell = list[Row]
+_Cell = list[Baseline]
 
 
 class _TableRow(msgspec.Struct):
@@ -50,7 +50,7 @@ class _TableRow(msgspec.Struct):
         return [column for column, cell in enumerate(self.cells) if cell]
 
 
-def inside(grid: Grid, words: Sequence[Word]) -> list[Word]:
+def inside(grid: RuledGrid, words: Sequence[Word]) -> list[Word]:
     """Return the words that stand in a grid."""
     return [
         word
@@ -60,7 +60,7 @@ def inside(grid: Grid, words: Sequence[Word]) -> list[Word]:
     ]
 
 
-def grid_table(grid: Grid, words: Sequence[Word], turned: bool) -> tuple[list[Line], list[Word]]:
+def grid_table(grid: RuledGrid, words: Sequence[Word], turned: bool) -> tuple[list[Line], list[Word]]:
     """Return the rows of a table, and the words in its grid that are not part of it.
 
     Args:
@@ -95,7 +95,7 @@ def grid_table(grid: Grid, words: Sequence[Word], turned: bool) -> tuple[list[Li
     return lines, rest
 
 
-def _bands(grid: Grid, words: Sequence[Word]) -> list[_TableRow]:
+def _bands(grid: RuledGrid, words: Sequence[Word]) -> list[_TableRow]:
     """Return the words between each two horizontal lines, by column and line of print."""
     count = len(grid.xs) - 1
     sorted_in: list[list[list[Word]]] = [[[] for _ in range(count)] for _ in grid.ys[1:]]
@@ -131,7 +131,7 @@ def _words_a_line(cell: _Cell) -> float:
     return sum(len(line.words) for line in cell) / len(cell)
 
 
-def _spread(grid: Grid, bands: list[_TableRow]) -> None:
+def _spread(grid: RuledGrid, bands: list[_TableRow]) -> None:
     """Give the text of a cell that covers several rows to each of them."""
     for column in range(len(grid.xs) - 1):
         top = 0
@@ -183,7 +183,7 @@ def _rows(band: _TableRow, bands: int) -> list[_TableRow]:
         return [band]
     joined = rows([word for cell in band.cells for row in cell for word in row.words])
     place = {id(word): index for index, line in enumerate(joined) for word in line.words}
-    printed: list[tuple[Row, list[_Cell]]] = [(line, [[] for _ in band.cells]) for line in joined]
+    printed: list[tuple[Baseline, list[_Cell]]] = [(line, [[] for _ in band.cells]) for line in joined]
     for column, cell in enumerate(band.cells):
         for part in cell:
             printed[place[id(part.words[0])]][1][column].append(part)
@@ -251,6 +251,6 @@ def _line(row: _TableRow, turned: bool, header: bool, edges: tuple[float, ...]) 
     texts = tuple(_cell_text(cell, turned) for cell in row.cells)
     cells = tuple(reversed(texts)) if turned else texts
     first = min(words, key=lambda word: (word.base, word.x0))
-    line = line_of(Row(words, first.base, first.size), cells, turned)
+    line = line_of(Baseline(words, first.base, first.size), cells, turned)
     line.text, line.header, line.edges, line.mono = row_text(cells), header, edges, False
     return line

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from parsers.pdf.layout.baselines import Row, is_clause, is_marker, is_mono, segments
+from parsers.pdf.layout.baselines import Baseline, is_clause, is_marker, is_mono, segments
 from parsers.pdf.layout.words import Word
 
 CELL_GAP: Final = 0.9  # of the font size: the narrowest gap between the cells of a row
@@ -46,7 +46,7 @@ class Aligned(NamedTuple):
     heads: int = 0
 
 
-def find_table(region: Sequence[Row], first: int) -> Aligned:
+def find_table(region: Sequence[Baseline], first: int) -> Aligned:
     """Return the table that begins at a row."""
     strips = [] if is_mono(region[first]) else free_strips(region[first])
     last = end = first + 1
@@ -71,7 +71,7 @@ def find_table(region: Sequence[Row], first: int) -> Aligned:
     return Aligned(last, *_refined(region[first:last], strips))
 
 
-def _refined(band: Sequence[Row], strips: list[Strip]) -> tuple[list[Strip], int]:
+def _refined(band: Sequence[Baseline], strips: list[Strip]) -> tuple[list[Strip], int]:
     """Add the strips that only many rows together show; count top rows that do not leave them free."""
     best, heads = strips, 0
     for skipped in range(_HEADS + 1):
@@ -84,7 +84,7 @@ def _refined(band: Sequence[Row], strips: list[Strip]) -> tuple[list[Strip], int
     return best, heads
 
 
-def _projected(body: Sequence[Row]) -> list[Strip]:
+def _projected(body: Sequence[Baseline]) -> list[Strip]:
     """Return the strips that no word of any row touches."""
     spans = sorted((word.x0, word.x1) for row in body for word in row.words)
     room = _NARROWEST * statistics.median(row.size for row in body)
@@ -97,7 +97,7 @@ def _projected(body: Sequence[Row]) -> list[Strip]:
     return found
 
 
-def cell_words(row: Row, strips: Sequence[Strip], head: bool = False) -> list[list[Word]]:
+def cell_words(row: Baseline, strips: Sequence[Strip], head: bool = False) -> list[list[Word]]:
     """Return a row's words by column.
 
     Args:
@@ -112,7 +112,7 @@ def cell_words(row: Row, strips: Sequence[Strip], head: bool = False) -> list[li
     return cells
 
 
-def _is_list(region: Sequence[Row], strips: Sequence[Strip]) -> bool:
+def _is_list(region: Sequence[Baseline], strips: Sequence[Strip]) -> bool:
     """Return whether what stands left of the first strip are bullets or numbers of items, or those of paragraphs."""
     marks = [[word for word in row.words if word.x1 <= strips[0][0] + 0.5] for row in region]
     if any(len(words) > 1 for words in marks):
@@ -121,7 +121,7 @@ def _is_list(region: Sequence[Row], strips: Sequence[Strip]) -> bool:
     return all(is_marker(text) for text in texts) or (len(strips) == 1 and _are_clauses(region, texts, strips[0]))
 
 
-def _are_clauses(region: Sequence[Row], texts: Sequence[str], strip: Strip) -> bool:
+def _are_clauses(region: Sequence[Baseline], texts: Sequence[str], strip: Strip) -> bool:
     """Return whether numbers that rise stand before prose."""
     if not all(is_clause(text) for text in texts):
         return False
@@ -130,7 +130,7 @@ def _are_clauses(region: Sequence[Row], texts: Sequence[str], strip: Strip) -> b
     return all(a < b for a, b in pairwise(numbers)) and statistics.mean(words) >= _PROSE_WORDS
 
 
-def free_strips(row: Row) -> list[Strip]:
+def free_strips(row: Baseline) -> list[Strip]:
     """Return the gaps of a row that are as wide as between cells."""
     gaps = [right.x0 - left.x1 for left, right in pairwise(row.words)]
     if len(gaps) > 2 and max(gaps) < _STRETCHED * row.size and min(gaps) > _EVEN * max(gaps):
@@ -139,7 +139,7 @@ def free_strips(row: Row) -> list[Strip]:
     return [(a[-1].x1, b[0].x0) for a, b in pairwise(parts)]
 
 
-def _common(strips: Sequence[Strip], row: Row) -> list[Strip]:
+def _common(strips: Sequence[Strip], row: Baseline) -> list[Strip]:
     """Return the strips as far as a row leaves them free."""
     kept = []
     starts = [word.x0 for word in row.words]

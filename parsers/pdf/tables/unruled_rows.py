@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from parsers.header_rows import is_figure, names_columns
-from parsers.pdf.layout.baselines import Row, is_marker
+from parsers.pdf.layout.baselines import Baseline, is_marker
 from parsers.pdf.layout.lines import Line, line_of, row_text, words_text
 from parsers.pdf.layout.rules import Rule
 from parsers.pdf.layout.words import Word
@@ -34,7 +34,7 @@ def column_kind(cells: Sequence[Sequence[Word]]) -> str:
     return "prose" if statistics.mean(len(cell) for cell in cells) >= _PROSE_WORDS else "cells"
 
 
-def table_lines(band: Sequence[Row], table: Aligned, turned: bool, rules: Sequence[Rule] = ()) -> list[Line]:
+def table_lines(band: Sequence[Baseline], table: Aligned, turned: bool, rules: Sequence[Rule] = ()) -> list[Line]:
     """Return the rows of a table between free strips.
 
     Args:
@@ -67,7 +67,7 @@ def table_lines(band: Sequence[Row], table: Aligned, turned: bool, rules: Sequen
     return lines
 
 
-def _separators(band: Sequence[Row], rules: Sequence[Rule]) -> list[float]:
+def _separators(band: Sequence[Baseline], rules: Sequence[Rule]) -> list[float]:
     """Heights of the horizontal lines between the first and the last row that run over most of a table."""
     left, right = min(row.x0 for row in band), max(row.x1 for row in band)
     pieces = sorted(
@@ -86,12 +86,14 @@ def _separators(band: Sequence[Row], rules: Sequence[Rule]) -> list[float]:
     return [at for at, length in zip(found, covered, strict=True) if length >= _WIDE * (right - left)]
 
 
-def _parted(band: Sequence[Row], separators: Sequence[float]) -> list[int]:
+def _parted(band: Sequence[Baseline], separators: Sequence[float]) -> list[int]:
     """For each row of print, how many lines stand above it."""
     return [bisect_left(separators, row.base) for row in band]
 
 
-def _grouped(band: Sequence[Row], printed: Sequence[tuple[str, ...]], parts: Sequence[int], heads: int) -> list[int]:
+def _grouped(
+    band: Sequence[Baseline], printed: Sequence[tuple[str, ...]], parts: Sequence[int], heads: int
+) -> list[int]:
     """Return the number of the table's row that each row of print belongs to."""
     if parts[-1] >= _LINED and not _too_full(printed, parts):
         return list(parts)
