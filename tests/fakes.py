@@ -20,7 +20,8 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from enrich.embedding.embedder import Embedder
-from enrich.embedding.runtime import RUNTIMES, Provenance, RuntimeKind, Vectors, Weights
+from enrich.embedding.runtime import Provenance, RuntimeKind, Vectors, Weights
+from enrich.embedding.runtimes.registry import RUNTIMES
 from enrich.models.registry import EmbedderModel
 
 ALPHABETS = {"letters": string.ascii_lowercase, "vowels": "aeiou"}

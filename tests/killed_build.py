@@ -34,7 +34,8 @@ from comparing import rows_of
 from fakes import LettersRuntime
 
 from enrich.embedding.embedder import TEXTS_IN_WINDOW
-from enrich.embedding.runtime import RUNTIMES, RuntimeKind
+from enrich.embedding.runtime import RuntimeKind
+from enrich.embedding.runtimes.registry import RUNTIMES
 from flows.build import build
 from flows.models import vector_cache
 from flows.orchestration import prefect_flows

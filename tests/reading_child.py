@@ -29,7 +29,8 @@ def without_override() -> None:
 def main(given: dict[str, Any]) -> None:
     from fakes import LettersRuntime
 
-    from enrich.embedding.runtime import RUNTIMES, RuntimeKind
+    from enrich.embedding.runtime import RuntimeKind
+    from enrich.embedding.runtimes.registry import RUNTIMES
     from flows.evaluation.evaluate import evaluate
     from flows.maintenance import kept_revisions
     from flows.maintenance.status import index_status

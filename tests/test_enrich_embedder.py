@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from enrich.embedding import embedder as policy
 from enrich.embedding import tokenizer
 from enrich.embedding.embedder import Embedder, batches, embedder_fingerprint, open_embedder
-from enrich.embedding.runtime import RUNTIMES, OutOfMemory, Provenance, RuntimeKind, Vectors, Weights
+from enrich.embedding.runtime import OutOfMemory, Provenance, RuntimeKind, Vectors, Weights
+from enrich.embedding.runtimes.registry import RUNTIMES
 from enrich.embedding.tokenizer import TokenCutter
 from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, default_root, load_registry
 from parsers.errors import ModelError

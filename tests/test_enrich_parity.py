@@ -16,7 +16,8 @@ from faults import FAULTS, SCRIPTS, no_prefix
 from enrich.embedding import parity
 from enrich.embedding.embedder import Embedder, open_embedder
 from enrich.embedding.parity import RuntimeComparison
-from enrich.embedding.runtime import RUNTIMES, RuntimeKind, Vectors, choice
+from enrich.embedding.runtime import RuntimeKind, Vectors
+from enrich.embedding.runtimes.registry import RUNTIMES, choice
 from enrich.models.conversion import convert_model, weights_for
 from enrich.models.registry import DEFAULT_EMBEDDER, ModelFolder, default_root, load_registry
 from parsers.errors import ModelError, StoreError

@@ -19,7 +19,8 @@ from fakes import LettersRuntime
 
 from enrich.embedding import embedder as policy
 from enrich.embedding.embedder import Embedder
-from enrich.embedding.runtime import RUNTIMES, Provenance, RuntimeKind, Vectors, choice
+from enrich.embedding.runtime import Provenance, RuntimeKind, Vectors
+from enrich.embedding.runtimes.registry import RUNTIMES, choice
 from enrich.models.conversion import convert_model
 from enrich.models.registry import DEFAULT_EMBEDDER, EmbedderModel, ModelFolder, load_registry
 from flows.evaluation import parity

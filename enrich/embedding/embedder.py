@@ -21,7 +21,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from enrich.embedding.runtime import RUNTIMES, Choice, OutOfMemory, Provenance, Runtime, Vectors, Weights, choice
+from enrich.embedding.runtime import Choice, OutOfMemory, Provenance, Runtime, Vectors, Weights
+from enrich.embedding.runtimes.registry import RUNTIMES, choice
 from enrich.embedding.tokenizer import Piece, TokenCutter
 from enrich.models.conversion import weights_for
 from enrich.models.registry import EmbedderModel, ModelFolder, Registry

@@ -1,9 +1,9 @@
-"""The runtimes that can run an embedder, and how one is named: ``onnx``, or ``onnx:int8`` with a precision.
+"""The contract of the runtimes that can run an embedder; the table of them is in ``runtimes/registry.py``.
 
 Invariants:
 - A runtime turns token ids into vectors and decides nothing else.
 - What it is, down to the hash of the file it reads, is its provenance.
-- Importing this module loads no runtime.
+- This module imports no runtime.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from enrich.models.registry import EmbedderModel
-from parsers.errors import ModelError
 
 Vectors = NDArray[np.float32]
 
@@ -33,7 +32,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """What made a vector; recorded for each batch, and no part of the fingerprint.
 
     Attributes:
-        runtime: its name in :data:`RUNTIMES`.
+        runtime: its name in :data:`enrich.embedding.runtimes.registry.RUNTIMES`.
         precision: of the weights and the arithmetic: ``fp32``, ``bf16``, …
         device: ``cpu``, or ``cuda`` and the name of the GPU.
         libraries: version by name, of those that compute.
@@ -87,16 +86,6 @@ def _as_wanted(wanted: str | None) -> list[str | None]:
     return [wanted]
 
 
-def _every_gpu(wanted: str | None) -> list[str | None]:
-    """Return every GPU where GPUs are meant and there are several."""
-    if wanted is not None and wanted != "cuda":
-        return [wanted]
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return [f"cuda:{number}" for number in range(count)] if count > 1 else [wanted]
-
-
 @dataclass(frozen=True, slots=True)
 class RuntimeKind:
     """A runtime that is known.
@@ -116,36 +105,6 @@ class RuntimeKind:
     devices: Callable[[str | None], list[str | None]] = _as_wanted
 
 
-def _sentence_transformers(model: EmbedderModel, weights: Weights, precision: str, device: str | None) -> Runtime:
-    from enrich.embedding.runtimes.sentence_transformers import SentenceTransformersRuntime
-
-    return SentenceTransformersRuntime(model, weights.place, device, precision)
-
-
-def _onnx(model: EmbedderModel, weights: Weights, precision: str, device: str | None) -> Runtime:
-    from enrich.embedding.runtimes.onnx import OnnxRuntime
-
-    return OnnxRuntime(model, weights, precision, device)
-
-
-def _llama(model: EmbedderModel, weights: Weights, precision: str, device: str | None) -> Runtime:
-    from enrich.embedding.runtimes.llama_cpp import GgufRuntime
-
-    return GgufRuntime(model, weights, precision, device)
-
-
-RUNTIMES: Final[dict[str, RuntimeKind]] = {
-    "sentence-transformers": RuntimeKind(
-        _sentence_transformers,
-        ("fp32", "bf16", "fp16"),
-        libraries=("sentence-transformers", "torch"),
-        devices=_every_gpu,
-    ),
-    "onnx": RuntimeKind(_onnx, ("fp32", "int8"), ".onnx", ("onnxruntime",)),
-    "llama.cpp": RuntimeKind(_llama, ("fp32", "fp16", "q8_0", "q4_k_m"), ".gguf", ("llama-cpp-python",)),
-}
-
-
 class Choice(msgspec.Struct, frozen=True, order=True):
     """A runtime and a precision."""
 
@@ -154,27 +113,6 @@ class Choice(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.runtime}:{self.precision}"
-
-
-def choices(model: EmbedderModel) -> list[Choice]:
-    """Return every runtime and precision that can run a model, its default first."""
-    known = [name for name in model.runtimes if name in RUNTIMES]
-    return [Choice(name, precision) for name in known for precision in RUNTIMES[name].precisions]
-
-
-def choice(model: EmbedderModel, name: str | None = None) -> Choice:
-    """Return the runtime and precision of a name such as ``onnx`` or ``llama.cpp:fp16``; None for the model's first.
-
-    Raises:
-        ModelError: when this model has no such runtime or precision.
-    """
-    known = choices(model)
-    if name is None and known:
-        return known[0]
-    wanted = [one for one in known if name in (str(one), one.runtime)]
-    if not wanted:
-        raise ModelError(f"no runtime {name!r} for {model.name}", f"Known: {', '.join(map(str, known)) or 'none'}.")
-    return wanted[0]
 
 
 def versions(names: Sequence[str]) -> dict[str, str]:

@@ -18,7 +18,8 @@ from typing import Final
 import msgspec
 from filelock import FileLock
 
-from enrich.embedding.runtime import RUNTIMES, Choice, Weights, versions
+from enrich.embedding.runtime import Choice, Weights, versions
+from enrich.embedding.runtimes.registry import RUNTIMES
 from enrich.files import atomic_write
 from enrich.models.registry import EmbedderModel, ModelFolder, sha256_of
 from parsers.errors import ModelError

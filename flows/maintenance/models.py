@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from enrich.embedding.embedder import open_embedder
-from enrich.embedding.runtime import RUNTIMES, choice, choices
+from enrich.embedding.runtimes.registry import RUNTIMES, choice, choices
 from enrich.models.conversion import convert_model
 from enrich.models.fetching import fetch_model, sources_of
 from enrich.models.registry import AnyModel, EmbedderModel, ModelFolder, Registry, load_registry

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from enrich.embedding import parity
 from enrich.embedding.embedder import Embedder, open_embedder
-from enrich.embedding.runtime import choice
+from enrich.embedding.runtimes.registry import choice
 from enrich.files import atomic_write
 from enrich.models.registry import ModelFolder, Registry
 from parsers.errors import StoreError

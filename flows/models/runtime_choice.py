@@ -22,7 +22,8 @@ import msgspec
 
 from enrich.embedding import parity
 from enrich.embedding.embedder import TEXTS_IN_WINDOW, Embedder, embedder_fingerprint, open_embedder
-from enrich.embedding.runtime import RUNTIMES, choice, choices, versions
+from enrich.embedding.runtime import versions
+from enrich.embedding.runtimes.registry import RUNTIMES, choice, choices
 from enrich.files import atomic_write
 from enrich.models.conversion import convert_model, records
 from enrich.models.registry import EmbedderModel, ModelFolder, Registry

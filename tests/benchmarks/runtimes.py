@@ -17,7 +17,7 @@ from typing import Any
 from chunker.chunk import embedded_text
 from chunker.split import split
 from enrich.embedding.embedder import open_embedder
-from enrich.embedding.runtime import RUNTIMES, choices
+from enrich.embedding.runtimes.registry import RUNTIMES, choices
 from enrich.models.conversion import convert_model
 from enrich.models.registry import DEFAULT_EMBEDDER, ModelFolder, default_root, load_registry
 from flows.models.ruler import chunker_settings, open_ruler
