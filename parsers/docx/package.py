@@ -97,7 +97,7 @@ def _not_a_package(data: bytes) -> BrokenDocument:
         return BrokenDocument("encrypted Office file: it opens only with a password", "Store a copy without one")
     if "WordDocument".encode("utf-16-le") in data:
         return BrokenDocument("a Word document of the old format (.doc) under a new name", "Save it as .docx")
-    return BrokenDocument("an OLE container, not an Office file of today's format")
+    return BrokenDocument("an OLE container, not a .docx file", "Save it as .docx")
 
 
 def _unpack(archive: zipfile.ZipFile, family: bytes) -> Package:
@@ -124,7 +124,7 @@ def _check_family(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo],
         raise BrokenDocument(f"a zip, but not {_FAMILIES[family]}: no {_CONTENT_TYPES} in its {len(members)} files")
     types = _part(archive, members[_CONTENT_TYPES], [])
     if family not in types:
-        found = next((name for mark, name in _FAMILIES.items() if mark in types), "of no kind that is known")
+        found = next((name for mark, name in _FAMILIES.items() if mark in types), "of an unknown type")
         raise BrokenDocument(f"not {_FAMILIES[family]}: its content is {found}")
 
 
