@@ -1,7 +1,7 @@
 """Open the package of an Office file: a zip of XML parts.
 
 Invariants:
-- At most ``MAX_UNPACKED`` bytes of XML are unpacked.
+- At most ``MAX_UNPACKED`` bytes of XML are unpacked, whatever sizes the zip declares.
 - A damaged part is left out and reported as a problem. A damaged essential part raises.
 - A file in the strict variant of the standard is converted to the transitional one, which the libraries read.
 - Any other file is refused, with the format that it has instead.

@@ -83,7 +83,7 @@ def _counts_on(found: list[PdfBlock], index: int) -> bool:
 
 
 def _numbered(found: list[PdfBlock], index: int, step: int) -> Iterator[str]:
-    """Yield the marks of the blocks next to a block, at most four, up to the first without a mark."""
+    """Yield the marks of numbered blocks within four of a block, with only bulleted blocks between."""
     position, seen = index + step, 0
     while 0 <= position < len(found) and seen < 4:
         mark = found[position].lines[0].text.partition(" ")[0]
