@@ -99,7 +99,7 @@ class Body:
             self.builder.write_leaf("footer", text, left_out="running foot")
 
     def _look_ahead(self, body: _Element) -> None:
-        """Detect from the whole body how headings and code look, where the styles do not say."""
+        """Detect how headings and code look in the body, where styles do not say."""
         paragraphs = list(body.iter(f"{W}p"))
         headings = sum(self._styles.heading_level(one.find(f"{W}pPr")) is not None for one in paragraphs)
         read = {one: self._read(one) for one in paragraphs}
@@ -110,7 +110,7 @@ class Body:
         self._found = read
 
     def _flow(self, parent: _Element) -> Iterator[_Element]:
-        """Yield the blocks of a part in order, including those in the cells of layout tables."""
+        """Yield the blocks of a part in order, including those in layout tables."""
         for child in block_children(parent):
             if child.tag == f"{W}tbl":
                 cells = [list(row_cells(row)) for row in table_rows(child) if not is_deleted(row)]
@@ -297,7 +297,7 @@ class Body:
         self._notes_of(rows, left_out)
 
     def _row_texts(self, cells: list[list[Cell]]) -> list[list[str]]:
-        """Return the texts of the cells, by row; a cell that spans rows is repeated in each.
+        """Return the texts of the cells by row, with row-spanning cells repeated.
 
         A row without text of its own is an empty list.
         """

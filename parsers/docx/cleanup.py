@@ -1,4 +1,4 @@
-"""Remove from a Word part, before it is read, the content that the finished document does not show.
+"""Remove from a Word part the content that the finished document does not show.
 
 Invariants:
 - A field's code is removed with everything nested in it; its result stays. A field that is never closed keeps all.

@@ -56,7 +56,7 @@ def _part(element: _Element, name: str, depth: int) -> str:
 
 
 def _property(element: _Element, name: str) -> str | None:
-    """Return the value of a property of a formula part; None where it is not set."""
+    """Return the value of a formula part's property; None if unset."""
     found = element.find(f"{M}{element.tag.removeprefix(M)}Pr/{M}{name}")
     return found.get(f"{M}val", "") if found is not None else None
 
@@ -145,7 +145,7 @@ def _accent(element: _Element, depth: int) -> str:
 
 
 def _group(element: _Element, depth: int) -> str:
-    """Return a base with a sign above or below it, such as an arrow with text."""
+    """Return a base with a sign above or below, such as a labelled arrow."""
     sign = _property(element, "chr")
     base = _part(element, "e", depth)
     return base if sign is None or sign in "⏞⏟" else f"{base}{sign}"

@@ -1,4 +1,4 @@
-"""Detect headings in a Word document by look: short lines that are bold or larger than the text.
+"""Detect headings in a Word document by look: short lines, bold or large.
 
 Invariants:
 - A heading has text below it.
@@ -63,7 +63,7 @@ def _body_size(paragraphs: Sequence[Paragraph]) -> int:
 
 
 def _rank(block: _Element, read: Mapping[_Element, Paragraph], styles: Styles, body: int) -> _Rank | None:
-    """Return the size and boldness of a line that may be a heading; None for any other."""
+    """Return the size and boldness of a possible heading; None for any other line."""
     found, properties = read[block], block.find(f"{W}pPr")
     is_large = body > 0 and found.size >= _LARGER * body
     if (

@@ -36,7 +36,7 @@ class _List(msgspec.Struct):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """The mark of a list item: its printed label, and its number in an ordered list."""
+    """The printed label of a list item, and its number in an ordered list."""
 
     label: str
     number: int | None

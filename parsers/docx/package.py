@@ -129,7 +129,7 @@ def _check_family(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo],
 
 
 def _part(archive: zipfile.ZipFile, info: zipfile.ZipInfo, problems: list[str]) -> bytes:
-    """Return a part's XML; replace a damaged part with an empty one and add a problem."""
+    """Return a part's XML; a damaged part becomes an empty one and a problem."""
     if info.flag_bits & 1:
         raise BrokenDocument(f"encrypted zip: {info.filename} opens only with a password", "Store a copy without one")
     try:

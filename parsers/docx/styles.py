@@ -78,7 +78,10 @@ class Styles:
                 self._default = identifier
 
     def chain(self, identifier: str | None) -> Iterator[Style]:
-        """Yield a style and its base styles, nearest first; without an id, start from the default style."""
+        """Yield a style and its base styles, nearest first.
+
+        Without an id, start from the default style.
+        """
         current = self._default if identifier is None else identifier
         for _ in range(_CHAIN):
             style = self._styles.get(current)
@@ -129,7 +132,7 @@ class Styles:
         return (identifier, level) if identifier not in (None, "0") and identifier is not None else None
 
     def look(self, run: _Element | None, paragraph: _Element | None) -> Look:
-        """Return the look of a run, from its own properties, its character style and its paragraph style.
+        """Return a run's look, from its own properties, character style and paragraph style.
 
         Args:
             run: its ``w:rPr``.
@@ -190,7 +193,10 @@ def whole_number(text: str | None) -> int | None:
 
 
 def is_on(text: str | None) -> bool:
-    """Return whether a switch is on; a switch without a value is on (ECMA-376 part 1, 17.17.4)."""
+    """Return whether a switch is on.
+
+    A switch without a value is on (ECMA-376 part 1, 17.17.4).
+    """
     return text not in ("0", "false", "off", "none")
 
 

@@ -57,7 +57,7 @@ def is_deleted(row: _Element) -> bool:
 
 
 def row_cells(row: _Element) -> Iterator[Cell]:
-    """Yield the cells of a row from left to right, one for each column of the table."""
+    """Yield the cells of a row from left to right, one per column."""
     properties = row.find(f"{W}trPr")
     yield from _missing(properties, "gridBefore")
     yield from _filled(row)

@@ -127,7 +127,7 @@ def _metadata(file: PdfFile) -> dict[str, str]:
 
 
 def _date(text: str) -> str:
-    """Return a PDF date as ISO 8601, with its own precision; empty if it is invalid."""
+    """Return a PDF date as ISO 8601, with its own precision; empty if invalid."""
     match = _DATE.match(text)
     if not match:
         return ""
@@ -140,7 +140,10 @@ def _date(text: str) -> str:
 
 
 def _title(found: Sequence[PdfBlock], body: float) -> str:
-    """Return the largest heading of page 1 if it is unique in size, first, and clearly larger than the body."""
+    """Return the title: the largest heading of page 1; empty without a clear one.
+
+    It must be unique in size, come first, and be clearly larger than the body.
+    """
     first_page = [b for b in found if b.lines[0].page == 1 and b.kind not in MARGINS]
     headings = [block for block in first_page if block.kind == "heading"]
     if not headings:

@@ -118,7 +118,10 @@ def _column_blocks(lines: Sequence[Line]) -> Iterator[PdfBlock]:
 
 
 def _pitch(lines: Sequence[Line]) -> dict[float, float]:
-    """Return, for each font size, the most common step from the baseline of a full line to the next."""
+    """Return the line pitch for each font size.
+
+    It is the most common step from the baseline of a full line to the next.
+    """
     steps: dict[float, Counter[float]] = {}
     for above, below in pairwise(lines):
         step = below.base - above.base
@@ -180,7 +183,10 @@ def _indent_reason(block: PdfBlock, line: Line, edge: float) -> str:
 
 
 def _ends(last: Line, line: Line) -> bool:
-    """Return whether a line ends a paragraph: it ends a sentence, and the next word would have fitted on it."""
+    """Return whether a line ends a paragraph.
+
+    It ends a sentence, and the next word would have fitted on it.
+    """
     return last.text.endswith(_TERMINAL) and _would_fit(last, line)
 
 
@@ -220,7 +226,10 @@ def joined_across(found: list[PdfBlock]) -> list[PdfBlock]:
 
 
 def _sentences_of_new_page(above: PdfBlock, below: PdfBlock) -> PdfBlock | None:
-    """Split a long paragraph after the sentence that crosses the page break, so that the rest keeps its page."""
+    """Split a long paragraph after the sentence that crosses the page break.
+
+    The rest keeps its own page.
+    """
     if below.lines[0].page == above.lines[-1].page or len(below.lines) < _LONG:
         return None
     for index, line in enumerate(below.lines):

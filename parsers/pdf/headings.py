@@ -31,7 +31,7 @@ _NO_HEADING: Final = (".", ";", ",", "!")
 
 
 class OutlineEntry(NamedTuple):
-    """An entry of the outline: its level from 1, its title, and its 1-based page (0 without one)."""
+    """An entry of the outline: level from 1, title, 1-based page (0 without one)."""
 
     level: int
     title: str
@@ -84,7 +84,10 @@ def _looks_like_heading(found: Sequence[PdfBlock], index: int, body: float, most
 
 
 def _above_text(found: Sequence[PdfBlock], index: int) -> bool:
-    """Return whether the next block is on the same page or the next, and is not bold throughout."""
+    """Return whether the next block is near and not bold throughout.
+
+    Near means on the same page or the next.
+    """
     block = found[index]
     for below in found[index + 1 :]:
         if below.kind in ("header", "footer", "footnote"):
@@ -175,7 +178,10 @@ def _by_outline(found: list[PdfBlock], outline: Sequence[OutlineEntry]) -> list[
 
 
 def _named(block: PdfBlock, titles: dict[str, list[OutlineEntry]]) -> tuple[OutlineEntry, int] | None:
-    """Take the outline entry whose title equals a block's first lines; return it and the number of lines."""
+    """Take the outline entry with a block's first lines as its title.
+
+    Return it and the number of lines.
+    """
     text = ""
     for count, line in enumerate(block.lines[:_LINES] if titles else (), 1):
         text = f"{text} {line.text}" if text else line.text

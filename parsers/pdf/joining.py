@@ -57,7 +57,7 @@ class Vocabulary:
         self._parted = closed <= sum(self._count[word] for word in _PARTED)
 
     def breaks(self, before: str, after: str) -> bool:
-        """Return whether a hyphen at a line end only breaks a word, and is to be removed."""
+        """Return whether a hyphen at a line end only breaks a word."""
         joined, compound = f"{before}{after}".casefold(), f"{before}-{after}".casefold()
         if self._count[joined]:
             return True
@@ -95,7 +95,10 @@ def join(lines: Sequence[str], hard: Sequence[bool], vocabulary: Vocabulary) -> 
 
 
 def _seam(above: str, below: str, vocabulary: Vocabulary) -> tuple[str, str]:
-    """Return the upper of two lines, with or without its hyphen, and the separator before the lower one."""
+    """Return the upper of two lines and the separator before the lower one.
+
+    The upper line comes with or without its hyphen.
+    """
     before, after = _BEFORE.search(above) if above[-1:] in _HYPHENS else None, _AFTER.match(below)
     if before and after:
         word = after.group()

@@ -1,4 +1,4 @@
-"""Mark the blocks of a PDF that are list items, captions, footnotes or tables of contents.
+"""Mark list items, captions, footnotes and tables of contents among a PDF's blocks.
 
 Invariants:
 - A number makes an item only where a neighbouring numbered block has the number before or after it.
@@ -61,7 +61,7 @@ def _mark_items(found: list[PdfBlock]) -> None:
 
 
 def _is_numbered(block: PdfBlock) -> bool:
-    """Return whether a block begins with the number of an item; the number of a heading does not count."""
+    """Return whether a block begins with the number of an item, not a heading."""
     line = block.lines[0]
     return numbers(line) and not (line.bold and _DOTTED.match(line.text))
 
@@ -72,7 +72,7 @@ def _has_neighbour(found: list[PdfBlock], index: int, mark: str) -> bool:
 
 
 def _counts_on(found: list[PdfBlock], index: int) -> bool:
-    """Return whether a nearby numbered block before has the previous number, or one after it the next."""
+    """Return whether a nearby numbered block has the previous or next number."""
     block = found[index]
     mark = block.lines[0].text.partition(" ")[0]
     for step in (-1, 1):
@@ -83,7 +83,10 @@ def _counts_on(found: list[PdfBlock], index: int) -> bool:
 
 
 def _numbered(found: list[PdfBlock], index: int, step: int) -> Iterator[str]:
-    """Yield the marks of numbered blocks within four of a block, with only bulleted blocks between."""
+    """Yield the marks of numbered blocks next to a block.
+
+    They are at most four away, with only numbered or bulleted blocks between.
+    """
     position, seen = index + step, 0
     while 0 <= position < len(found) and seen < 4:
         mark = found[position].lines[0].text.partition(" ")[0]
@@ -95,7 +98,10 @@ def _numbered(found: list[PdfBlock], index: int, step: int) -> Iterator[str]:
 
 
 def _follows(other: str, mark: str, step: int) -> bool:
-    """Return whether a number is the next (step 1) or previous (step -1) one: 1.3 follows 1.2, 2.1 any of 1."""
+    """Return whether a number is the next (step 1) or previous (step -1) one.
+
+    1.3 follows 1.2, and 2.1 follows any number under 1.
+    """
     if _shape(other) == _shape(mark) and _path(other)[:-1] == _path(mark)[:-1]:
         return _value(other) == _value(mark) + step
     low, high = (_path(mark), _path(other)) if step > 0 else (_path(other), _path(mark))
@@ -107,7 +113,7 @@ def _follows(other: str, mark: str, step: int) -> bool:
 
 
 def _deeper(low: list[int], high: list[int]) -> bool:
-    """Return whether the lower number is nested in the predecessor of the higher one: 1.2.4 before 1.3."""
+    """Return whether ``low`` is nested in the predecessor of ``high``: 1.2.4 before 1.3."""
     return len(low) > len(high) and [*high[:-1], high[-1] - 1] == low[: len(high)]
 
 

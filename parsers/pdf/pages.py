@@ -48,7 +48,7 @@ class Page(msgspec.Struct):
     problem: str = ""
 
     def extents(self) -> dict[Angle, tuple[float, float]]:
-        """Return the heights of the page's top and foot in the upright frame of each direction of writing."""
+        """Return the page's top and foot by direction of writing, in upright frames."""
         left, bottom, right, top = self.bounds
         heights = {
             angle: (to_upright(left, bottom, angle)[1], to_upright(right, top, angle)[1]) for angle in range(SKEWED + 1)
@@ -124,7 +124,7 @@ def _read_page(document: pdfium.PdfDocument, index: int) -> Page:
 
 
 def _with_forms(document: pdfium.PdfDocument, page: pdfium.PdfPage, index: int) -> pdfium.PdfPage:
-    """Return the page with the text of its form fields and text notes drawn on it, in memory."""
+    """Return the page with its form fields and text notes drawn, in memory."""
     kinds = set()
     for number in range(raw.FPDFPage_GetAnnotCount(page.raw)):
         annotation = raw.FPDFPage_GetAnnot(page.raw, number)

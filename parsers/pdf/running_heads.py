@@ -65,7 +65,7 @@ def running_lines(
 
 
 def _joins(head: _Head, lines: Sequence[Line]) -> bool:
-    """Return whether the next line towards the middle of the page is as near as one of the same paragraph."""
+    """Return whether a head and the next line inwards look like one paragraph."""
     line, sign = head.lines[0], 1 if head.zone == "header" else -1
     steps = [sign * (other.base - line.base) for other in lines if other.angle == line.angle]
     near = min((step for step in steps if step > 0.5 * line.size), default=float("inf"))
@@ -96,7 +96,10 @@ def _forms(pages: Sequence[Sequence[Line]], bodies: Sequence[str]) -> set[int]:
 
 
 class _Head(NamedTuple):
-    """The lines at one height at the top or foot of a page; pages count from 0."""
+    """The lines at one height at the top or foot of a page.
+
+    Pages count from 0.
+    """
 
     page: int
     zone: Literal["header", "footer"]
@@ -109,7 +112,10 @@ class _Head(NamedTuple):
 
 
 def _stacks(number: int, lines: Sequence[Line], extents: Mapping[int, tuple[float, float]]) -> Iterator[list[_Head]]:
-    """Yield the outermost lines at the top and foot of a page, nearest the edge first, at most three of each."""
+    """Yield the outermost lines at the top and foot of a page.
+
+    At most three of each, nearest the edge first.
+    """
     zones: tuple[tuple[Literal["header", "footer"], int], ...] = (("header", 1), ("footer", -1))
     for zone, sign in zones:
         heights: dict[int, list[list[Line]]] = defaultdict(list)
@@ -178,7 +184,10 @@ def _repeated(heads: Sequence[_Head], bodies: Sequence[str], body: float) -> tup
 
 
 def _counts_pages(head: _Head, other: _Head) -> bool:
-    """Return whether two heads are equal or their numbers differ by the distance between their pages."""
+    """Return whether two heads are equal, or differ only in consistent page numbers.
+
+    Their numbers must differ by the distance between their pages.
+    """
     if head.text == other.text:
         return True
     mine, theirs = re.findall(r"\d+", head.text), re.findall(r"\d+", other.text)
@@ -189,7 +198,7 @@ def _counts_pages(head: _Head, other: _Head) -> bool:
 
 
 def _is_lone_number(head: _Head, lines: Sequence[Line], scan: bool) -> bool:
-    """Return whether a head is a page number with no other text near or beyond it.
+    """Return whether a head is a page number with no text near or beyond.
 
     On a scanned page the number may be the only text.
     """

@@ -85,7 +85,7 @@ class Writer:
         self._builder.leaf("paragraph", content, end, page=page, box=box)
 
     def _is_beside(self, left: float, size: float) -> bool:
-        """Return whether an item belongs to the innermost open list, not nested in its last item."""
+        """Return whether an item belongs to the innermost open list itself."""
         return bool(self._lists) and left <= self._lists[-1][0] + _NESTED * size
 
     def _close_list(self) -> None:
@@ -124,7 +124,7 @@ class Writer:
 
 
 def _shown(x: float, y: float, page: Page) -> tuple[float, float]:
-    """Convert a point in page space to points from the top left corner of the page as displayed."""
+    """Convert a point in page space to the displayed page, from its top left."""
     left, bottom, right, top = page.bounds
     return {
         90: (y - bottom, x - left),

@@ -58,7 +58,10 @@ def rows(words: Sequence[Word]) -> list[Baseline]:
 
 
 def _row_of(word: Word, grouped: list[Baseline]) -> Baseline | None:
-    """Return the row of a word: the middle of one is within the height of the other; None without one."""
+    """Return the row of a word; None if it is in none.
+
+    The middle of one must be within the height of the other.
+    """
     for row in grouped[-1:-4:-1]:
         if abs(word.base - row.base) < 0.05 * row.size:
             return row
@@ -94,12 +97,12 @@ def is_mono(row: Baseline) -> bool:
 
 
 def is_marker(text: str) -> bool:
-    """Return whether a word is the mark of a list item: a bullet or a number."""
+    """Return whether a word is the bullet or number of a list item."""
     return is_bullet(text) or is_number(text)
 
 
 def is_bullet(text: str) -> bool:
-    """Return whether a word is a bullet, or a private use code point of a symbol font."""
+    """Return whether a word is a bullet or a symbol font's private use character."""
     return len(text) == 1 and (text in "•◦▪▫‣⁃●○■□◆◇➢➤►▶✓✔∙·–—-*" or "\ue000" <= text <= "\uf8ff")
 
 

@@ -50,7 +50,7 @@ def is_right_to_left(text: str) -> bool:
 
 
 def base_is_right_to_left(texts: Sequence[str], otherwise: bool = False) -> bool:
-    """Return whether a line is read from right to left, as are most of its parts with letters.
+    """Return whether most parts of a line with letters are right-to-left.
 
     Args:
         texts: its parts.
@@ -111,7 +111,9 @@ def _unmatched(text: str) -> int:
 
 
 def logical_words(glyphs: Sequence[Glyph], size: float) -> Iterator[tuple[str, list[Glyph]]]:
-    """Yield the words of a line from left to right, each with its text in logical order and its glyphs.
+    """Yield the words of a line from left to right, with text and glyphs.
+
+    The text is in logical order.
 
     Args:
         glyphs: the line as PDFium lists it, spaces included.
@@ -167,7 +169,10 @@ def _distance(letter: Glyph, middle: float) -> float:
 
 
 def _clusters(glyphs: Sequence[Glyph], turned: bool) -> list[Glyph]:
-    """Return the glyphs with characters that share their edges merged, in the order of the font's mapping."""
+    """Merge the characters of each ligature, in the order of the font's mapping.
+
+    These characters share their edges.
+    """
     shared: dict[tuple[float, float], list[Glyph]] = {}
     alone: list[Glyph] = []
     for glyph in glyphs:
@@ -196,7 +201,7 @@ def _cluster(group: list[Glyph], reverse: bool) -> Glyph:
 
 
 def _without_shadows(clusters: Sequence[Glyph]) -> list[Glyph]:
-    """Return the glyphs without unmapped ones and without those inside a glyph that stands for a whole word.
+    """Return the glyphs without unmapped ones and those inside a whole-word glyph.
 
     Some PDF writers map the first glyph of a word to the whole word and leave the others unmapped. PDFium then invents
     characters for these.

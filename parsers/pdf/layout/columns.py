@@ -70,7 +70,7 @@ def _words(region: Sequence[Baseline]) -> list[Word]:
 
 
 def _gutters(region: Sequence[Baseline]) -> list[float]:
-    """Return the places where a column may begin: left edges shared by several lines inside the region."""
+    """Return possible left edges of columns, shared by several lines inside the region."""
     if len(region) < 2:
         return []
     left = min(row.x0 for row in region)
@@ -91,12 +91,12 @@ def _gutters(region: Sequence[Baseline]) -> list[float]:
 
 
 def _marks(word: Word, before: Word | None) -> bool:
-    """Return whether a word is the mark of an item: the text after it begins no column."""
+    """Return whether a word marks an item, so that its text begins no column."""
     return is_marker(word.text) and (before is None or word.x0 - before.x1 >= _COLUMN_GAP * word.size)
 
 
 def _bands(region: Sequence[Baseline], cut: float) -> list[tuple[int, int]]:
-    """Return the ranges ``[first, last)`` of rows with text in two columns, left and right of ``cut``."""
+    """Return the ranges ``[first, last)`` of rows in two columns, either side of ``cut``."""
     accepted: list[tuple[int, int]] = []
     start = 0
     while start < len(region):
@@ -174,7 +174,7 @@ def _stacked(region: Sequence[Baseline], cut: float, first: int, last: int, end:
 
 
 def _alone(row: Baseline, cut: float) -> bool:
-    """Return whether a row has nothing on the right, like a short heading over both columns."""
+    """Return whether a row has no words on the right, like a short heading."""
     return not _sides(row, cut)[1]
 
 

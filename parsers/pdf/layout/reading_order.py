@@ -21,7 +21,7 @@ from parsers.pdf.tables.unruled_rows import table_lines
 
 
 def page_lines(words: Sequence[Word], page: int, rules: Sequence[Rule] = ()) -> list[Line]:
-    """Return the lines of a page in reading order; the main direction of writing comes first.
+    """Return the lines of a page in reading order, the main direction first.
 
     Args:
         words: all its words.
@@ -47,7 +47,7 @@ def page_lines(words: Sequence[Word], page: int, rules: Sequence[Rule] = ()) -> 
 
 
 def _region_lines(region: Sequence[Baseline], ready: Mapping[int, Line], tables: int) -> Iterator[Line]:
-    """Yield the rows of a region as lines, or as table rows where their cells are aligned."""
+    """Yield the rows of a region as lines, or as rows of aligned tables."""
     left, right = min(row.x0 for row in region), max(row.x1 for row in region)
     turned = base_is_right_to_left([word.text for row in region for word in row.words])
     for part in _between(region, ready):

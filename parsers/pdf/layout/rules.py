@@ -1,4 +1,6 @@
-"""Read the horizontal and vertical lines drawn on a PDF page: rules, borders, edges of shaded boxes.
+"""Read the horizontal and vertical lines drawn on a PDF page.
+
+They are rules, borders and the edges of shaded boxes.
 
 Invariants:
 - A page is read once, object by object. A page with more than ``_OBJECTS`` objects is a drawing and has no rules.

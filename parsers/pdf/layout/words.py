@@ -38,7 +38,9 @@ _BOLD_WEIGHT: Final = 700  # OpenType's weight class for bold
 
 
 class Word(NamedTuple):
-    """A word in the upright frame of its direction of writing: points, x to the right, y downwards.
+    """A word in the upright frame of its direction of writing.
+
+    Units are points, x to the right, y downwards.
 
     Attributes:
         x0, x1: left and right edge.
@@ -68,7 +70,7 @@ class _Style(NamedTuple):
 
 
 class PageText(NamedTuple):
-    """The words of a page, with the number of characters in all words and in words that are guesses.
+    """The words of a page, with counts of their characters.
 
     Attributes:
         words: the words in drawing order.
@@ -136,7 +138,7 @@ class _Reader:
                     yield Word(text, x0, x1, self._base(start, style.angle), *style, start, space)
 
     def _unbroken(self, first: int, last: int) -> Iterator[tuple[int, int, float, float]]:
-        """Yield ``(first, last, left, right)`` of the parts of a word, split at jumps and size changes.
+        """Yield ``(first, last, left, right)`` of a word's parts, split at jumps and size changes.
 
         Some files draw two columns, two lines, or a raised mark without a space between them.
         """
@@ -221,14 +223,17 @@ class _Reader:
 
 
 def _angle(a: float, b: float) -> Angle:
-    """Return the quarter turns of the direction ``(a, b)``; within 10 degrees of an axis counts as on it."""
+    """Return the quarter turns of the direction ``(a, b)``, or ``SKEWED``.
+
+    Within 10 degrees of an axis counts as on it.
+    """
     turns = math.atan2(b, a) / (math.pi / 2)
     nearest = round(turns)
     return nearest % 4 if abs(turns - nearest) < 1 / 9 else SKEWED
 
 
 def to_upright(x: float, y: float, angle: Angle) -> tuple[float, float]:
-    """Convert a point in page space (y upwards) to the upright frame of a direction of writing (y downwards)."""
+    """Convert a point in page space (y upwards) to an upright frame (y downwards)."""
     return ((x, -y), (y, x), (-x, y), (-y, -x), (x, -y))[angle]
 
 

@@ -68,7 +68,7 @@ def header_rows(rows: Sequence[Line]) -> int:
 
 
 def doubtful_pages(found: Iterable[PdfBlock]) -> list[int]:
-    """Return the pages where lines look like rows of a missed table, or tables are side by side."""
+    """Return the pages with lines like rows of a missed table, or adjacent tables."""
     loose: Counter[int] = Counter()
     spans: dict[int, list[tuple[float, float, float, float]]] = defaultdict(list)
     for block in found:
@@ -89,7 +89,10 @@ def doubtful_pages(found: Iterable[PdfBlock]) -> list[int]:
 
 
 def _side_by_side(tables: Sequence[tuple[float, float, float, float]]) -> bool:
-    """Return whether two tables begin and end at the same heights and may be halves of one."""
+    """Return whether two tables begin and end at the same heights.
+
+    They may be halves of one.
+    """
     ordered = sorted(tables)
     return any(
         abs(a[0] - b[0]) <= _SAME_HEIGHT and abs(a[1] - b[1]) <= _SAME_HEIGHT and (a[3] <= b[2] or b[3] <= a[2])

@@ -28,7 +28,7 @@ _PADDED: Final = 1.1  # of the smallest step between lines: the step before a ro
 
 
 class Tables(NamedTuple):
-    """The words of a page with tables replaced by placeholders, and the table rows by placeholder ``order``."""
+    """Page words with tables replaced by placeholders, and table rows by placeholder ``order``."""
 
     words: list[Word]
     rows: dict[int, Line]
@@ -49,7 +49,10 @@ def page_tables(words: Sequence[Word], rules: Sequence[Rule], first: int) -> Tab
 
 
 def _ruled(words: list[Word], rules: Sequence[Rule], number: int, found: dict[int, Line]) -> list[Word]:
-    """Extract the tables with ruled columns; a grid within another one is part of its cell."""
+    """Extract the tables with ruled columns.
+
+    A grid within another one is part of its cell.
+    """
     for grid in sorted(grids(rules), key=lambda grid: (grid.xs[0] - grid.xs[-1]) * (grid.ys[-1] - grid.ys[0])):
         members = [word for word in inside(grid, words) if word.order not in found]
         turned = base_is_right_to_left([word.text for word in members])
@@ -95,7 +98,7 @@ def _aligned(words: list[Word], rules: Sequence[Rule], number: int, found: dict[
 
 
 def is_sure(band: Sequence[Baseline], table: Aligned) -> bool:
-    """Return whether rows are certainly a table, wherever they are on the page and in whatever drawing order."""
+    """Return whether rows are certainly a table, whatever their place and drawing order."""
     body = band[table.heads :]
     columns = list(zip(*(cell_words(row, table.strips) for row in body), strict=True))
     if len(body) < _SURE_ROWS or len(columns) < _SURE_COLUMNS:
@@ -106,7 +109,7 @@ def is_sure(band: Sequence[Baseline], table: Aligned) -> bool:
 
 
 def _is_of_records(body: Sequence[Baseline], columns: Sequence[Sequence[list[Word]]]) -> bool:
-    """Return whether each label in the first column begins a full row that is drawn before the next one."""
+    """Return whether labels in the first column begin full rows, drawn in order."""
     starts = [index for index, cell in enumerate(columns[0]) if cell]
     if len(starts) < _SURE_ROWS or starts[0] or not all(column[index] for column in columns for index in starts):
         return False

@@ -136,7 +136,7 @@ def _edges(places: Sequence[float]) -> list[float]:
 
 
 def _opened(edges: list[float], crossing: Sequence[Rule]) -> list[float]:
-    """Return the edges, plus the open sides where two or more crossing lines end further out."""
+    """Return the edges, plus open sides where two crossing lines end further out."""
     if len(crossing) < 2 or not edges:
         return edges
     low = sorted(rule.low for rule in crossing)[1]

@@ -39,7 +39,7 @@ _Cell = list[Baseline]
 
 
 class _TableRow(msgspec.Struct):
-    """A row of a table: the printed lines of each cell, and whether a cell covers several columns."""
+    """The printed lines of each cell in a row, and whether one covers several columns."""
 
     cells: list[_Cell]
     spans: bool = False
@@ -62,7 +62,7 @@ def inside(grid: RuledGrid, words: Sequence[Word]) -> list[Word]:
 
 
 def grid_table(grid: RuledGrid, words: Sequence[Word], turned: bool) -> tuple[list[Line], list[Word]]:
-    """Return the rows of a table, and the words in its grid that are not part of it.
+    """Return the rows of a table and the other words in its grid.
 
     Args:
         grid: its drawn lines.
@@ -124,7 +124,7 @@ def _lays_out(bands: Sequence[_TableRow]) -> bool:
 
 
 def _goes_on(cell: _Cell) -> bool:
-    """Return whether a cell is running text: many of its lines begin in the middle of a sentence."""
+    """Return whether many lines of a cell begin in the middle of a sentence."""
     return sum(line.words[0].text[:1].islower() for line in cell) >= _MID_SENTENCE * len(cell)
 
 
@@ -219,7 +219,10 @@ def _without_titles(found: list[_TableRow]) -> tuple[list[_TableRow], list[Word]
 
 
 def _header_rows(found: Sequence[_TableRow]) -> int:
-    """Return the number of header rows: bold, with cells over several columns, or naming columns of figures."""
+    """Return the number of header rows.
+
+    They are bold, have cells over several columns, or name columns of figures.
+    """
     bold = [all(word.bold for word in row.words()) for row in found]
     count = 0
     while count < min(_HEADER_ROWS, len(found) - 1):

@@ -72,7 +72,10 @@ def find_table(region: Sequence[Baseline], first: int) -> Aligned:
 
 
 def _refined(band: Sequence[Baseline], strips: list[Strip]) -> tuple[list[Strip], int]:
-    """Return the strips, with those that only many rows show, and the number of top rows that cross them."""
+    """Return the refined strips and the number of top rows across them.
+
+    Many rows together show further strips.
+    """
     best, heads = strips, 0
     for skipped in range(_HEADS + 1):
         body = band[skipped:]
@@ -113,7 +116,7 @@ def cell_words(row: Baseline, strips: Sequence[Strip], head: bool = False) -> li
 
 
 def _is_list(region: Sequence[Baseline], strips: Sequence[Strip]) -> bool:
-    """Return whether the text left of the first strip is bullets, or numbers of items or paragraphs."""
+    """Return whether only bullets, item numbers or paragraph numbers precede the first strip."""
     marks = [[word for word in row.words if word.x1 <= strips[0][0] + 0.5] for row in region]
     if any(len(words) > 1 for words in marks):
         return False

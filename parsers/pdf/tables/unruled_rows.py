@@ -68,7 +68,7 @@ def table_lines(band: Sequence[Baseline], table: Aligned, turned: bool, rules: S
 
 
 def _separators(band: Sequence[Baseline], rules: Sequence[Rule]) -> list[float]:
-    """Return the heights of the horizontal lines between rows that cross most of the table's width."""
+    """Return the heights of lines between rows across most of the table."""
     left, right = min(row.x0 for row in band), max(row.x1 for row in band)
     pieces = sorted(
         (rule.at, min(rule.high, right) - max(rule.low, left))
@@ -111,7 +111,10 @@ def _grouped(
 
 
 def _too_full(printed: Sequence[tuple[str, ...]], parts: Sequence[int]) -> bool:
-    """Return whether two figures of one column are between the same lines: not every row has a line."""
+    """Return whether two figures of one column are between the same lines.
+
+    Then not every row has a line.
+    """
     seen: set[tuple[int, int]] = set()
     for part, cells in zip(parts, printed, strict=True):
         for column, text in enumerate(cells):
@@ -123,7 +126,7 @@ def _too_full(printed: Sequence[tuple[str, ...]], parts: Sequence[int]) -> bool:
 
 
 def _mark_header(lines: Sequence[Line], groups: Sequence[int], parts: Sequence[int], heads: int) -> None:
-    """Mark the header rows, where a line below them or cells over several columns show them."""
+    """Mark header rows, shown by a line below or cells over several columns."""
     above = [group for group, part in zip(groups, parts, strict=True) if part == 0]
     count = above[-1] + 1 if above and parts[-1] and len(above) <= _HEADS else 0
     count = count if count < len(lines) else 0
