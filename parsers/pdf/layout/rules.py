@@ -37,7 +37,7 @@ class Rule(NamedTuple):
     Attributes:
         horizontal: whether it runs along x; along y otherwise.
         at: its height, or its x where it is vertical.
-        low, high: its ends along the other axis.
+        low, high: its ends, along its own direction.
     """
 
     horizontal: bool
