@@ -1,10 +1,11 @@
-"""Office files: Word documents.
+"""Parse Word documents (.docx).
 
-Read with python-docx, on which unstructured builds too, because that loses headings in styles of one's own, tracked
+Uses python-docx, the library below unstructured. unstructured itself loses headings in custom styles, tracked
 insertions, notes, text boxes and comments, and cannot open strict files.
 
 Invariants:
-- A document that opens is read whole, and its status names what was left out; one that does not open is refused.
+- A document that opens is read whole, and its problems name the content left out.
+- A document that does not open raises ``BrokenDocument``.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _NOTES: Final = ("footnotes", "endnotes", "comments")
 
 
 def parse(data: bytes) -> Document:
-    """Read a Word document (.docx; also .docm, .dotx and .dotm under this name).
+    """Parse a Word document: .docx, or .docm, .dotx and .dotm renamed to .docx.
 
     Raises:
-        BrokenDocument: when it is no Word document, encrypted or damaged, or unpacks to more than the limit.
+        BrokenDocument: when it is not a Word document, is encrypted or damaged, or unpacks to more than the limit.
     """
     package = open_package(data, b"wordprocessingml")
     try:
@@ -59,7 +60,7 @@ def parse(data: bytes) -> Document:
 
 
 _DAMAGED: Final = (OpcError, InvalidXmlError, LxmlError, KeyError, ValueError, AttributeError, TypeError, IndexError)
-"""What python-docx raises on a package that does not hang together."""
+"""Exceptions that python-docx raises on an inconsistent package."""
 
 
 def _parts(opened: docx.document.Document) -> Parts:
@@ -83,7 +84,7 @@ def _core(opened: docx.document.Document) -> dict[str, str]:
     """Read the core properties; ignore a part that is missing or damaged."""
     relations = opened.part.package.rels.values() if opened.part.package is not None else ()
     if not any(relation.reltype == RELATIONSHIP_TYPE.CORE_PROPERTIES for relation in relations):
-        return {}  # python-docx would make them up, with the time of day
+        return {}  # python-docx would create default properties, with the current time
     try:
         core = opened.core_properties
         return {

@@ -1,13 +1,13 @@
-"""The body of a Word document, written into a tree.
+"""Write the body of a Word document into a tree.
 
 Invariants:
-- Paragraphs, lists, tables, notes and text boxes stand in the order of the document, each once.
+- Paragraphs, lists, tables, notes and text boxes appear in document order, each once.
 - A heading carries its automatic number, as a reader sees it.
-- A row is one line, its cells with `` | `` between. A cell that spans rows is repeated on each of them, one that spans
-  columns is told in the first, so that all rows of a table have the same number of cells.
-- A table that only lays out a page is written as the blocks in its cells.
+- A row is one line with `` | `` between its cells. All rows of a table have the same number of cells: a cell that spans
+  rows is repeated in each of them; a cell that spans columns is written in the first.
+- A layout table is written as the blocks in its cells.
 - Code keeps its lines and indentation.
-- What is printed on every page is told once, left out.
+- Headers and footers are written once and marked as left out.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _CODE_STYLES: Final = ("source code", "html preformatted", "code", "code*", "mac
 _QUOTE_STYLES: Final = ("quote", "intense quote", "block text", "quotations")
 _CONTENTS_STYLES: Final = ("toc *", "table of figures")
 _RELATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_LONGEST_SPANNING: Final = 200  # characters: a longer text of a cell that spans rows stands in the first alone
-_NO_NOTES: Final = frozenset(["-1", "0"])  # ids of the separators, which are no notes
+_LONGEST_SPANNING: Final = 200  # characters: a cell that spans rows and is longer is written in the first row only
+_NO_NOTES: Final = frozenset(["-1", "0"])  # ids of the separators, which are not notes
 
 
 class Parts(msgspec.Struct):
-    """The parts of a document beside its body.
+    """The parts of a document other than its body.
 
     Attributes:
-        styles, numbering, settings: their roots; None where the document has none.
-        notes: roots of the parts with foot- and endnotes and comments, by the name of the part.
-        margins: roots of headers and footers, by the id of their relation.
+        styles, numbering, settings: roots of these parts; None where the document has none.
+        notes: roots of the footnote, endnote and comment parts, by part name.
+        margins: roots of headers and footers, by relation id.
     """
 
     styles: _Element | None = None
@@ -61,12 +61,12 @@ class Parts(msgspec.Struct):
 
 
 class Body:
-    """Writes a document's body.
+    """Writer of a document's body.
 
     Attributes:
-        builder: what it is written into.
-        title: the text of the first paragraph in the style for titles; empty for none.
-        problems: what could not be read.
+        builder: tree builder that receives the blocks.
+        title: text of the first paragraph in the title style; empty without one.
+        problems: content that could not be read.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -78,14 +78,14 @@ class Body:
         self._numbering = Numbering(parts.numbering)
         self._lists: list[tuple[int, str]] = []  # level and numId of each open list, each with an open item
         self._page: int | None = None
-        self._code: list[str] = []  # lines of the code block at hand
+        self._code: list[str] = []  # lines of the open code block
         self._code_page: int | None = None
-        self._heads: dict[_Element, int] = {}  # levels of the paragraphs that are headings by their look alone
+        self._heads: dict[_Element, int] = {}  # levels of the headings that are known only by their look
         self._monospace_is_code = True
         self._found: dict[_Element, Paragraph] = {}
 
     def write(self, body: _Element) -> None:
-        """Write the whole document: running heads, body, comments, running feet."""
+        """Write the whole document: headers, body, comments, footers."""
         if next(body.iter(f"{W}lastRenderedPageBreak"), None) is not None:
             self._page = 1
         self._look_ahead(body)
@@ -99,7 +99,7 @@ class Body:
             self.builder.write_leaf("footer", text, left_out="running foot")
 
     def _look_ahead(self, body: _Element) -> None:
-        """Learn from the whole body how headings and code look, where the styles do not say."""
+        """Detect how headings and code look in the body, where styles do not say."""
         paragraphs = list(body.iter(f"{W}p"))
         headings = sum(self._styles.heading_level(one.find(f"{W}pPr")) is not None for one in paragraphs)
         read = {one: self._read(one) for one in paragraphs}
@@ -110,7 +110,7 @@ class Body:
         self._found = read
 
     def _flow(self, parent: _Element) -> Iterator[_Element]:
-        """Yield the blocks of a part in order, those in the cells of layout tables among them."""
+        """Yield the blocks of a part in order, including those in layout tables."""
         for child in block_children(parent):
             if child.tag == f"{W}tbl":
                 cells = [list(row_cells(row)) for row in table_rows(child) if not is_deleted(row)]
@@ -226,7 +226,7 @@ class Body:
             self._close_list()
 
     def _attached(self, found: Paragraph, page: int | None, left_out: str | None) -> None:
-        """Write what hangs on a paragraph, behind it."""
+        """Write a paragraph's pictures, text boxes and notes after it."""
         if found.pictures or found.boxes or found.notes:
             self._close_code()
         for picture in found.pictures:
@@ -240,7 +240,7 @@ class Body:
                 self.builder.write_leaf("footnote", text, page=page, left_out=left_out)
 
     def _note(self, part: str, identifier: str) -> str:
-        """Return the text of a foot- or endnote."""
+        """Return the text of a footnote or endnote."""
         root = self._parts.notes.get(part)
         if root is None or identifier in _NO_NOTES:
             return ""
@@ -297,9 +297,9 @@ class Body:
         self._notes_of(rows, left_out)
 
     def _row_texts(self, cells: list[list[Cell]]) -> list[list[str]]:
-        """Return the cells' texts, a cell that spans rows on each of them.
+        """Return the texts of the cells by row, with row-spanning cells repeated.
 
-        An empty list for a row without text of its own.
+        A row without text of its own is an empty list.
         """
         width = max((len(row) for row in cells), default=0)
         texts: list[list[str]] = []
@@ -321,7 +321,10 @@ class Body:
                     )
 
     def _head_rows(self, table: _Element, rows: list[_Element], cells: list[list[Cell]]) -> int:
-        """Return how many rows at the top of a table head it: as the file says, or the first where it alone is bold."""
+        """Return the number of header rows of a table.
+
+        The file states them; otherwise the first row is one where it alone is bold.
+        """
         said = 0
         while said < len(rows) and switched(rows[said].find(f"{W}trPr"), "tblHeader"):
             said += 1
@@ -341,7 +344,7 @@ class Body:
         return all(part.bold for part in paragraphs if part.text) and any(part.text for part in paragraphs)
 
     def _breaks_before(self, row: _Element) -> int:
-        """Page breaks in front of a row's first text."""
+        """Return the number of page breaks before a row's first text."""
         first = next(row.iter(f"{W}p"), None)
         return self._read(first).early_breaks if first is not None else 0
 
@@ -349,7 +352,7 @@ class Body:
         return self._flat(cell.content, " ") if cell.content is not None else ""
 
     def _flat(self, parent: _Element, separator: str) -> str:
-        """Return the text of blocks without their structure: of a cell, a note, a header."""
+        """Return the text of a cell, note or header, without its block structure."""
         return separator.join(text.replace("\n", separator) for text in self._texts(parent) if text)
 
     def _texts(self, parent: _Element) -> Iterator[str]:

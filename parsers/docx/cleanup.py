@@ -1,9 +1,9 @@
-"""Taking out of a Word part what the finished document does not show, before it is read.
+"""Remove from a Word part the content that the finished document does not show.
 
 Invariants:
-- The code of a field goes, with everything nested in it; its result stays. A field that is never closed keeps all.
-- The prompt of a content control that nobody filled in goes.
-- A paragraph whose mark is deleted joins the paragraph behind it, whose properties hold for both.
+- A field's code is removed with everything nested in it; its result stays. A field that is never closed keeps all.
+- The prompt of an unfilled content control is removed.
+- A paragraph with a deleted paragraph mark is merged into the next one; the next one's properties apply to both.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _NO_CONTENT: Final = frozenset(f"{W}{name}" for name in ("pPr", "del", "moveFrom
 
 
 def clean_up(root: _Element) -> None:
-    """Remove from a part, in place, what a reader of the finished document does not see."""
+    """Remove invisible content from a part, in place."""
     _drop_field_codes(root)
     _drop_prompts(root)
     _join_paragraphs(root)
 
 
 class _Field:
-    """An open field: in its code until it is separated, and what was met there."""
+    """An open field: whether it is still in its code, and the elements found there."""
 
     def __init__(self) -> None:
         self.in_code = True

@@ -1,6 +1,6 @@
-"""Word formulas (OMML) as one line of text.
+"""Convert Word formulas (OMML) to one line of plain-text mathematics.
 
-The notation is that of plain-text mathematics: ``a/b``, ``x^2``, ``x_1``, ``∑_(k=0)^n k``, ``√(x+1)``, ``[a b; c d]``.
+Notation: ``a/b``, ``x^2``, ``x_1``, ``∑_(k=0)^n k``, ``√(x+1)``, ``[a b; c d]``.
 
 Invariants:
 - Every character of the formula appears, in reading order.
@@ -16,7 +16,7 @@ from typing import Final
 from lxml.etree import _Element
 
 M: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-_DEEPEST: Final = 60  # nested parts; what lies deeper is written without its structure
+_DEEPEST: Final = 60  # nested parts; deeper parts are written without their structure
 _INTEGRAL: Final = "∫"  # ECMA-376 part 1, 22.1.2.20: the operator of an n-ary object that names none
 _OPERATOR: Final = re.compile(r"[\s+\-−±=<>≤≥≠≈,;/·⋅×→]")
 _BAR: Final = "|"  # 22.1.2.105: between the parts of a delimited object
@@ -27,7 +27,7 @@ def formula_text(element: _Element, depth: int = 0) -> str:
 
     Args:
         element: an ``m:oMath`` or any element inside it.
-        depth: how many parts stand around it.
+        depth: number of parts that enclose it.
     """
     if depth > _DEEPEST:
         return "".join(part.text or "" for part in element.iter(f"{M}t"))
@@ -56,7 +56,7 @@ def _part(element: _Element, name: str, depth: int) -> str:
 
 
 def _property(element: _Element, name: str) -> str | None:
-    """Return the value of a property of a formula part; None where it is not set."""
+    """Return the value of a formula part's property; None if unset."""
     found = element.find(f"{M}{element.tag.removeprefix(M)}Pr/{M}{name}")
     return found.get(f"{M}val", "") if found is not None else None
 
@@ -67,7 +67,7 @@ def _bound(text: str) -> str:
 
 
 def _divisor(text: str) -> str:
-    """Bracket what a fraction divides by, factors too: ``a/(2c)``."""
+    """Bracket the denominator of a fraction, products too: ``a/(2c)``."""
     factors = text.isalnum() and not text.isdigit() and not text.isalpha()
     return f"({text})" if factors else _bound(text)
 
@@ -145,7 +145,7 @@ def _accent(element: _Element, depth: int) -> str:
 
 
 def _group(element: _Element, depth: int) -> str:
-    """Return a base with a sign above or below it, such as an arrow with text."""
+    """Return a base with a sign above or below, such as a labelled arrow."""
     sign = _property(element, "chr")
     base = _part(element, "e", depth)
     return base if sign is None or sign in "⏞⏟" else f"{base}{sign}"
@@ -160,12 +160,12 @@ def _matrix(element: _Element, depth: int) -> str:
 
 
 def _equations(element: _Element, depth: int) -> str:
-    """Equations under each other; the marks that align them (``&``) are no part of the formula."""
+    """Return stacked equations on one line, without their alignment marks (``&``)."""
     rows: Iterator[str] = (formula_text(row, depth).replace("&", "").strip() for row in element.iterfind(f"{M}e"))
     return "; ".join(filter(None, rows))
 
 
-# ECMA-376 part 1, 22.1.2: the objects that have a structure of their own; all others are read through.
+# ECMA-376 part 1, 22.1.2: the objects with a structure of their own. The content of all others is read directly.
 _FORMS: Final[dict[str, Callable[[_Element, int], str]]] = {
     "f": _fraction,
     "sSup": _scripts,

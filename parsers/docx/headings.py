@@ -1,7 +1,8 @@
-"""Headings that a Word document shows by their look alone: short lines that are bold or larger than the text.
+"""Detect headings in a Word document by look: short lines, bold or large.
 
 Invariants:
-- Only lines with text below them are headings, and never more than a third of all text.
+- A heading has text below it.
+- Headings never make up more than a third of all text; above that, none are reported.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from parsers.docx.text import Paragraph
 
 _LONGEST: Final = 100  # characters: a longer bold line is a sentence
 _LARGER: Final = 1.15  # times the size of the text
-_MOST_IN_A_ROW: Final = 2  # of one look: more are an address, a notice or a list
+_MOST_IN_A_ROW: Final = 2  # consecutive lines of one look; more are an address, a notice or a list
 _DEEPEST: Final = 4
 _NO_HEADING: Final = ("caption", "quote", "intense quote", "toc *", "title", "header", "footer", "footnote text")
 _BLOCKS: Final = frozenset(f"{W}{name}" for name in ("p", "tbl", "sdt"))
@@ -34,7 +35,8 @@ def looks_like_headings(
 
     Args:
         blocks: the paragraphs and other blocks of the body, in order.
-        read: what each paragraph holds.
+        read: the content of each paragraph.
+        styles: the document's styles.
     """
     shown = [block for block in blocks if block.tag in _BLOCKS and (block.tag != f"{W}p" or read[block].text)]
     body = _body_size([read[block] for block in shown if block.tag == f"{W}p"])
@@ -53,7 +55,7 @@ def looks_like_headings(
 
 
 def _body_size(paragraphs: Sequence[Paragraph]) -> int:
-    """Return the size of most of the text, in half-points."""
+    """Return the font size of most of the text, in half-points."""
     sizes: Counter[int] = Counter()
     for paragraph in paragraphs:
         sizes[paragraph.size] += len(paragraph.text)
@@ -61,7 +63,7 @@ def _body_size(paragraphs: Sequence[Paragraph]) -> int:
 
 
 def _rank(block: _Element, read: Mapping[_Element, Paragraph], styles: Styles, body: int) -> _Rank | None:
-    """Size and boldness of a line that may be a heading; None for any other."""
+    """Return the size and boldness of a possible heading; None for any other line."""
     found, properties = read[block], block.find(f"{W}pPr")
     is_large = body > 0 and found.size >= _LARGER * body
     if (

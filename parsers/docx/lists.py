@@ -1,8 +1,8 @@
-"""The numbers of a Word document's list items.
+"""Number the list items of a Word document.
 
 Invariants:
-- A list counts on where Word does: through other paragraphs and lists between, again from its start below a new item
-  of a higher level, and from its own start where it says so.
+- A list counts as Word does. It continues across other paragraphs and lists, restarts below a new item of a higher
+  level, and starts from its own start value where it sets one.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class _List(msgspec.Struct):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What stands in front of an item: its label as printed, and its number where the list is an ordered one."""
+    """The printed label of a list item, and its number in an ordered list."""
 
     label: str
     number: int | None
 
 
 class Numbering:
-    """The lists of one document, and how far each has counted.
+    """The lists of one document, with their counters.
 
     Args:
-        root: the root of its numbering part; None where it has none.
+        root: root of its numbering part; None without one.
     """
 
     def __init__(self, root: _Element | None) -> None:
@@ -74,7 +74,7 @@ class Numbering:
             self._lists[element.get(f"{W}numId", "")] = _list(element)
 
     def next(self, identifier: str, level: int) -> Mark:
-        """Count one item, and say what stands in front of it.
+        """Count one item and return its mark.
 
         Args:
             identifier: the ``numId`` of its list.

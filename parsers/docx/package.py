@@ -1,10 +1,10 @@
-"""The package behind an Office file: a zip of XML parts.
+"""Open the package of an Office file: a zip of XML parts.
 
 Invariants:
-- No more than a stated number of bytes is unpacked, whatever the zip claims.
-- A part that is damaged is left out and said so, unless the file is nothing without it.
-- A file in the strict variant of the standard is handed on in the transitional one, which the libraries read.
-- What is no such package is refused with what it is instead.
+- At most ``MAX_UNPACKED`` bytes of XML are unpacked, whatever sizes the zip declares.
+- A damaged part is left out and reported as a problem. A damaged essential part raises.
+- A file in the strict variant of the standard is converted to the transitional one, which the libraries read.
+- Any other file is refused, with the format that it has instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DOCUMENT_KINDS: Final = (
 )
 _STRICT: Final = b"http://purl.oclc.org/ooxml/"
 _TRANSITIONAL: Final = b"http://schemas.openxmlformats.org/"
-# ISO/IEC 29500-1 and 29500-4, annexes on namespaces: what follows the prefix in one variant and in the other.
+# ISO/IEC 29500-1 and 29500-4, annexes on namespaces: the part after the prefix, strict and transitional.
 _NAMESPACES: Final = (
     (b"officeDocument/extendedProperties", b"officeDocument/2006/extended-properties"),
     (b"officeDocument/customProperties", b"officeDocument/2006/custom-properties"),
@@ -58,12 +58,12 @@ _EMPTY_PARTS: Final = {
 
 
 class Package(NamedTuple):
-    """A package that can be opened.
+    """A checked package.
 
     Attributes:
-        data: the zip again, with its XML parts alone; others are there by name, without content.
-        problems: parts that were damaged and left out.
-        embedded: base names of the files in it that are documents of their own.
+        data: the rewritten zip; parts other than XML keep their names but have no content.
+        problems: damaged parts that were left out.
+        embedded: base names of the documents embedded in it.
     """
 
     data: bytes
@@ -72,14 +72,14 @@ class Package(NamedTuple):
 
 
 def open_package(data: bytes, family: bytes) -> Package:
-    """Unpack an Office file and check it.
+    """Unpack and check an Office file.
 
     Args:
         data: its bytes.
-        family: what its content types name: ``b"wordprocessingml"``.
+        family: the name that its content types must contain, such as ``b"wordprocessingml"``.
 
     Raises:
-        BrokenDocument: when it is encrypted, no such package, damaged, or unpacks to more than ``MAX_UNPACKED``.
+        BrokenDocument: when it is encrypted, damaged, of another format, or unpacks to more than ``MAX_UNPACKED``.
     """
     if data.startswith(_OLE):
         raise _not_a_package(data)
@@ -97,7 +97,7 @@ def _not_a_package(data: bytes) -> BrokenDocument:
         return BrokenDocument("encrypted Office file: it opens only with a password", "Store a copy without one")
     if "WordDocument".encode("utf-16-le") in data:
         return BrokenDocument("a Word document of the old format (.doc) under a new name", "Save it as .docx")
-    return BrokenDocument("an OLE container, not an Office file of today's format")
+    return BrokenDocument("an OLE container, not a .docx file", "Save it as .docx")
 
 
 def _unpack(archive: zipfile.ZipFile, family: bytes) -> Package:
@@ -124,12 +124,12 @@ def _check_family(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo],
         raise BrokenDocument(f"a zip, but not {_FAMILIES[family]}: no {_CONTENT_TYPES} in its {len(members)} files")
     types = _part(archive, members[_CONTENT_TYPES], [])
     if family not in types:
-        found = next((name for mark, name in _FAMILIES.items() if mark in types), "of no kind that is known")
+        found = next((name for mark, name in _FAMILIES.items() if mark in types), "of an unknown type")
         raise BrokenDocument(f"not {_FAMILIES[family]}: its content is {found}")
 
 
 def _part(archive: zipfile.ZipFile, info: zipfile.ZipInfo, problems: list[str]) -> bytes:
-    """Return a part's XML; in place of a damaged one an empty one, and a problem."""
+    """Return a part's XML; a damaged part becomes an empty one and a problem."""
     if info.flag_bits & 1:
         raise BrokenDocument(f"encrypted zip: {info.filename} opens only with a password", "Store a copy without one")
     try:
@@ -143,7 +143,7 @@ def _part(archive: zipfile.ZipFile, info: zipfile.ZipInfo, problems: list[str]) 
 
 
 def _plain_document(types: bytes) -> bytes:
-    """Content types with a template or a document with macros named as a document."""
+    """Return content types in which a template or macro-enabled document is declared a plain document."""
     for kind in _DOCUMENT_KINDS:
         types = types.replace(b'"' + kind + b'"', b'"' + _DOCUMENT + b'"')
     return types

@@ -1,8 +1,8 @@
-"""What the styles of a Word document say about its paragraphs.
+"""Properties that a Word document's styles give to its paragraphs.
 
 Invariants:
-- A heading is known by its outline level, set on the paragraph or anywhere along the chain of styles it is based on,
-  or by the name of a built-in heading style, which the file keeps in English whatever the language of Word.
+- A heading has an outline level, set on the paragraph or on any style in its chain of base styles, or has a built-in
+  heading style. The file stores the names of built-in styles in English whatever the language of Word.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Style(msgspec.Struct, frozen=True):
     """A paragraph style.
 
     Attributes:
-        name: its name in the file; of a built-in style the English one, in lower case here.
-        base: id of the style it is based on; empty for none.
-        outline: its own outline level from 0; None where it says nothing.
-        number: its own numbering, ``(numId, ilvl)``; None where it says nothing.
+        name: its name in the file, in lower case; the English name for a built-in style.
+        base: id of the style it is based on; empty without one.
+        outline: its own outline level from 0; None where it sets none.
+        number: its own numbering, ``(numId, ilvl)``; None where it sets none.
         header_row: whether it sets off the first row of a table.
-        font: name of its font; empty where it says nothing.
-        bold: whether it is bold; None where it says nothing.
-        size: of its font in half-points; None where it says nothing.
+        font: name of its font; empty where it sets none.
+        bold: whether it is bold; None where it does not set boldness.
+        size: font size in half-points; None where it sets none.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Style(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """How a run of text looks.
+    """Font, weight and size of a run of text.
 
     Attributes:
         font: name of its font; empty where the document does not say.
         bold: whether it is bold.
-        size: of its font in half-points; 0 where the document does not say.
+        size: font size in half-points; 0 where the document does not say.
     """
 
     font: str = ""
@@ -62,7 +62,7 @@ class Styles:
     """The styles of one document.
 
     Args:
-        root: the root of its styles part; None where it has none.
+        root: root of its styles part; None without one.
     """
 
     def __init__(self, root: _Element | None) -> None:
@@ -78,19 +78,22 @@ class Styles:
                 self._default = identifier
 
     def chain(self, identifier: str | None) -> Iterator[Style]:
-        """Yield a style and those it is based on, nearest first; the default style for a paragraph that names none."""
+        """Yield a style and its base styles, nearest first.
+
+        Without an id, start from the default style.
+        """
         current = self._default if identifier is None else identifier
         for _ in range(_CHAIN):
             style = self._styles.get(current)
             if style is None:
                 if current:
-                    yield Style(name=current.casefold())  # not defined in the file: its id is all there is
+                    yield Style(name=current.casefold())  # not defined in the file: only its id is known
                 return
             yield style
             current = style.base
 
     def heading_level(self, properties: _Element | None) -> int | None:
-        """Level of a heading from 1; None for body text.
+        """Return the heading level of a paragraph, from 1; None for body text.
 
         Args:
             properties: the paragraph's ``w:pPr``.
@@ -107,7 +110,10 @@ class Styles:
         return None
 
     def named(self, properties: _Element | None, *names: str) -> bool:
-        """Whether a paragraph's style, or one it is based on, has one of these names (``*`` at the end: begins so)."""
+        """Return whether a paragraph's style, or a base style, has one of these names.
+
+        A trailing ``*`` in a name matches any ending.
+        """
         for style in self.chain(style_id(properties)):
             for name in names:
                 if style.name == name or (name.endswith("*") and style.name.startswith(name[:-1])):
@@ -115,7 +121,7 @@ class Styles:
         return False
 
     def numbering(self, properties: _Element | None) -> tuple[str, int] | None:
-        """Return a paragraph's list: ``(numId, level from 0)``; None for a paragraph in no list."""
+        """Return a paragraph's list as ``(numId, level)``, level from 0; None outside lists."""
         found: list[tuple[str | None, int | None]] = []
         own = _number(properties)
         if own is not None:
@@ -126,7 +132,7 @@ class Styles:
         return (identifier, level) if identifier not in (None, "0") and identifier is not None else None
 
     def look(self, run: _Element | None, paragraph: _Element | None) -> Look:
-        """Return how a run looks, by itself or by the styles of its characters and its paragraph.
+        """Return a run's look, from its own properties, character style and paragraph style.
 
         Args:
             run: its ``w:rPr``.
@@ -152,7 +158,7 @@ class Styles:
         return self._looks[characters, paragraph]
 
     def has_header_row(self, table_style: str | None) -> bool:
-        """Return whether a table's style, or one it is based on, sets off its first row."""
+        """Return whether a table's style, or a base style, sets off its first row."""
         return table_style is not None and any(style.header_row for style in self.chain(table_style))
 
 
@@ -172,7 +178,7 @@ def _style(element: _Element) -> Style:
 
 
 def style_id(properties: _Element | None) -> str | None:
-    """Return the id of the style that a paragraph names."""
+    """Return the id of a paragraph's style; None where it names none."""
     return value(properties.find(f"{W}pStyle")) if properties is not None else None
 
 
@@ -182,17 +188,20 @@ def value(element: _Element | None) -> str | None:
 
 
 def whole_number(text: str | None) -> int | None:
-    """Return a whole number; None for what is none."""
+    """Return a text as a whole number; None if it is not one."""
     return int(text) if text and re.fullmatch(r"-?\d{1,9}", text) else None
 
 
 def is_on(text: str | None) -> bool:
-    """Return whether a switch is on; one without a value is (ECMA-376 part 1, 17.17.4)."""
+    """Return whether a switch is on.
+
+    A switch without a value is on (ECMA-376 part 1, 17.17.4).
+    """
     return text not in ("0", "false", "off", "none")
 
 
 def switched(parent: _Element | None, name: str) -> bool:
-    """Return whether a switch stands among an element's children, and is on."""
+    """Return whether an element has a child switch of this name that is on."""
     element = parent.find(f"{W}{name}") if parent is not None else None
     return element is not None and is_on(value(element))
 
@@ -209,7 +218,7 @@ def _number(properties: _Element | None) -> tuple[str | None, int | None] | None
 
 
 def _run_look(properties: _Element | None) -> tuple[str, bool | None, int | None]:
-    """Font, boldness and size that some run properties set themselves."""
+    """Return the font, boldness and size that run properties set themselves."""
     if properties is None:
         return "", None, None
     fonts, bold = properties.find(f"{W}rFonts"), properties.find(f"{W}b")

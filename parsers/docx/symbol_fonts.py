@@ -1,8 +1,8 @@
-"""Characters of symbol fonts in Unicode.
+"""Unicode equivalents of the characters in symbol fonts.
 
-Symbol fonts number their glyphs 0x20 to 0xFF; Word stores them there or in the private area, 0xF020 to 0xF0FF.
-Source: the Unicode equivalents of L2/11-052 (Wingdings, Webdings) and Adobe's Symbol encoding; of several equivalents
-the common one is given (``✓`` where Unicode has a heavier tick too), since people search for that.
+Symbol fonts number their glyphs 0x20 to 0xFF; Word stores them there or in the private use area, 0xF020 to 0xF0FF.
+Sources: L2/11-052 (Wingdings, Webdings) and Adobe's Symbol encoding. Where several equivalents exist, the table has
+the common one (``✓``, though Unicode has a heavier tick too), because people search for that.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _FONTS: Final = {
 
 
 def is_symbol_font(font: str) -> bool:
-    """Return whether a font of this name holds symbols in place of letters."""
+    """Return whether a font has symbols in place of letters."""
     return font.strip().casefold() in _FONTS
 
 
 def symbol(font: str, point: int) -> str | None:
-    """Return a symbol font's character in Unicode; None where its meaning is not known.
+    """Return the Unicode equivalent of a symbol font's character; None where it is unknown.
 
     Args:
         font: name of the font, in any letter case.
-        point: the stored code point, in the private area or without it.
+        point: the stored code point, with or without the offset of the private use area.
     """
     code = point - _PRIVATE if _PRIVATE <= point <= _PRIVATE + 0xFF else point
     if code == 0x20:

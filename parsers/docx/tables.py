@@ -1,7 +1,7 @@
-"""The rows and cells of a Word table, and whether it is one or only lays out a page.
+"""Read the rows and cells of a Word table, and detect layout tables.
 
 Invariants:
-- A row has one place for each column of the table's grid that it reaches, whatever is merged.
+- A row has one cell for each column of the table's grid that it reaches, however cells are merged.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from parsers.docx.styles import Styles, W, value, whole_number
 
 _WRAPPERS: Final = frozenset(f"{W}{name}" for name in ("sdtContent", "customXml", "smartTag", "ins", "moveTo"))
 _MOST_COLUMNS: Final = 63  # Word's limit
-_LONGEST_CELL: Final = 4_000  # characters: several blocks with more than these are no cell of a table
-_SHORT_CELL: Final = 200  # characters: the same of a single row, and of a single column
+_LONGEST_CELL: Final = 4_000  # characters: a cell of several blocks that is longer makes the table a layout
+_SHORT_CELL: Final = 200  # characters: the same limit in a table of one row or one column
 
 
 class Cell(msgspec.Struct):
-    """A place in a row.
+    """A cell of a row, one for each column of the grid.
 
     Attributes:
-        content: its ``w:tc``; None where it is covered by a merged cell or missing.
+        content: its ``w:tc``; None where a merged cell covers it or it is missing.
         spanned: whether a cell of the row above covers it.
     """
 
@@ -34,7 +34,7 @@ class Cell(msgspec.Struct):
 
 
 def block_children(parent: _Element) -> Iterator[_Element]:
-    """Yield block-level children, through what only wraps them."""
+    """Yield the block-level children of an element, looking through wrappers."""
     for child in parent:
         if child.tag in _WRAPPERS:
             yield from block_children(child)
@@ -57,7 +57,7 @@ def is_deleted(row: _Element) -> bool:
 
 
 def row_cells(row: _Element) -> Iterator[Cell]:
-    """Yield the places of a row from left to right, one for each column of the table."""
+    """Yield the cells of a row from left to right, one per column."""
     properties = row.find(f"{W}trPr")
     yield from _missing(properties, "gridBefore")
     yield from _filled(row)
@@ -94,15 +94,18 @@ def _is_hexadecimal(text: str) -> bool:
 
 
 def cell_contents(cells: Sequence[Sequence[Cell]]) -> Iterator[_Element]:
-    """Yield the cells that hold anything, row by row."""
+    """Yield the content of the cells that have any, row by row."""
     return (cell.content for row in cells for cell in row if cell.content is not None)
 
 
 def is_layout(cells: Sequence[Sequence[Cell]], styles: Styles) -> bool:
-    """Return whether a table only lays out a page: a frame, columns of text, or sections in its cells.
+    """Return whether a table only lays out a page.
+
+    A layout table is a frame, columns of text, or has sections in its cells.
 
     Args:
-        cells: of each row.
+        cells: the cells of each row.
+        styles: the document's styles.
     """
     filled = [[cell.content for cell in row if cell.content is not None and _length(cell.content)] for row in cells]
     is_frame = all(len(row) <= 1 for row in filled)

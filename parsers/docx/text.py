@@ -1,10 +1,11 @@
-"""The text of a Word paragraph.
+"""Read the text of a Word paragraph.
 
 Invariants:
-- The text is what a reader of the finished document sees, once: insertions but no deletions, one of the alternatives
-  for a drawing, no soft hyphens, no comments, no hidden text; signs of symbol fonts and formulas in Unicode.
-- What only hangs on the paragraph (text boxes, notes, pictures) is handed back beside it.
-- A sign whose meaning is not known and a drawing whose text is not read are named.
+- The text is what a reader of the finished document sees, once. It has insertions but no deletions, one of the
+  alternatives for a drawing, no soft hyphens, no comments and no hidden text.
+- Characters of symbol fonts and formulas are in Unicode.
+- Text boxes, notes and pictures anchored in the paragraph are returned separately.
+- An unknown symbol and a drawing whose text is not read are reported as problems.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _CHARACTERS: Final = {
 }
 _NOTES: Final = {f"{W}footnoteReference": "footnotes", f"{W}endnoteReference": "endnotes"}
 _DROPPED: Final = str.maketrans({"\u00ad": None, "\u200b": None, "\ufeff": None, "\u00a0": " "})
-# Drawings whose text stands in a part of its own, by the last name of their namespace.
+# Drawings whose text is in a part of its own, by the last segment of their namespace.
 _UNREAD: Final = {"chart": "a chart", "diagram": "a diagram (SmartArt)"}
 _GRAPHIC: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}graphicData"
 _MONOSPACE: Final = re.compile(
@@ -57,21 +58,21 @@ _UNSTORABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Paragraph(msgspec.Struct):
-    """A paragraph's text and what hangs on it.
+    """A paragraph's text, look and anchored content.
 
     Attributes:
-        text: its text; a line break in it is a line feed.
-        laid_out: its text with spaces and tabs as they stand, for code.
+        text: its text; a line break is a line feed.
+        laid_out: its text with the original spaces and tabs, for code.
         boxes: the contents of text boxes anchored in it.
-        notes: ``(part, id)`` of its foot- and endnotes.
+        notes: ``(part, id)`` of its footnotes and endnotes.
         pictures: alternative texts of its pictures.
         bold: whether all of its text is bold.
-        size: of its smallest text in half-points; 0 where the document does not say.
-        monospace: whether all of its text has a font of one width.
-        problems: what of it could not be read.
-        breaks: page breaks in it, as Word last set it.
-        early_breaks: those of them in front of its text.
-        is_formula: whether it holds a formula and nothing else.
+        size: font size of its smallest text in half-points; 0 where the document does not say.
+        monospace: whether all of its text is in a monospace font.
+        problems: content of it that could not be read.
+        breaks: number of page breaks in it, as Word last rendered it.
+        early_breaks: number of these page breaks that come before its text.
+        is_formula: whether it consists of formulas alone.
     """
 
     text: str = ""
@@ -105,7 +106,7 @@ def read_paragraph(element: _Element, styles: Styles) -> Paragraph:
 
 
 def is_monospace(font: str) -> bool:
-    """Return whether a font of this name gives every letter the same width."""
+    """Return whether a font is monospace, by its name."""
     return bool(_MONOSPACE.match(font))
 
 
@@ -172,7 +173,7 @@ class _Reader:
             self.read(child)
 
     def _letters(self, text: str) -> None:
-        """Take text in, in Unicode where its font holds symbols in place of letters."""
+        """Append text; convert it to Unicode where its font is a symbol font."""
         if not is_symbol_font(self._font):
             self.pieces.append(text)
             return
@@ -180,10 +181,10 @@ class _Reader:
             if ord(letter) <= 0xFF or 0xF000 <= ord(letter) <= 0xF0FF:
                 self._sign(self._font, ord(letter))
             else:
-                self.pieces.append(letter)  # no code of the font: Word shows it in another
+                self.pieces.append(letter)  # not a code of this font: Word shows it in another one
 
     def _symbol(self, font: str, code: str) -> None:
-        """Take a ``w:sym`` in."""
+        """Append a ``w:sym``."""
         try:
             point = int(code, 16)
         except ValueError:
@@ -206,7 +207,7 @@ class _Reader:
             self.found.pictures.append(text)
 
     def _alternative(self, element: _Element) -> None:
-        """One of the alternatives: the first choice that holds anything, or the fallback."""
+        """Read the first alternative that has content: a choice, or the fallback."""
         for branch in element:
             if branch.tag in (f"{_MC}Choice", f"{_MC}Fallback") and len(branch):
                 self.read(branch)

@@ -1,9 +1,9 @@
-"""PDF by its text layer: headings, paragraphs, lists, tables, running heads.
+"""Parse PDF from its text layer: headings, paragraphs, lists, tables, running heads.
 
 Invariants:
-- What the text layer holds is in the document, each word once, but for a ruled cell over several rows, which stands
-  in each.
-- A page without text, or whose rows may not be whole, is a problem and said so.
+- Each word of the text layer is in the document once. The exception is a ruled cell over several rows: its text is
+  repeated in each.
+- A page without text and a page with possibly incomplete table rows are reported as problems.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ PDF_VERSION: Final = 3
 PDF_LIBRARIES: Final = ("pypdfium2",)
 PDF_MEDIA_TYPE: Final = "application/pdf"
 
-_TAIL: Final = 1 << 16  # bytes at the end in which the end-of-file mark is looked for
-_TITLE_SIZE: Final = 1.2  # of the body size: the largest heading of page 1 is the title from here on
+_TAIL: Final = 1 << 16  # bytes at the end that are searched for the end-of-file mark
+_TITLE_SIZE: Final = 1.2  # of the body size: the least size at which the largest heading of page 1 is the title
 _NO_TITLE: Final = re.compile(
     r"\W*(?:(?:table of )?contents|index|inhalt(?:sverzeichnis)?|sommaire|table des matières|índice|indice|innehåll|"
     r"inhoud(?:sopgave)?|abstract|summary|introduction|preface|foreword|notes?|appendix|annex)\W*",
     re.IGNORECASE,
-)  # what names a part of any document
+)  # names of parts that any document may have
 _NUMBERED: Final = re.compile(r"\d{1,2}(?:\.\d+)*\.?\s+\D")
 _DATE: Final = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(Z|[+-]\d\d'?\d\d'?)?")
 
 
 def parse(data: bytes) -> Document:
-    """Read a PDF.
+    """Parse a PDF.
 
     Raises:
-        BrokenDocument: when it is no PDF, needs a password, or is damaged beyond what PDFium repairs.
+        BrokenDocument: when it is not a PDF, needs a password, or is too damaged for PDFium to repair.
     """
     file = read_file(data)
     pages = [page.lines for page in file.pages]
@@ -68,7 +68,7 @@ def parse(data: bytes) -> Document:
 
 
 def _problems(pages: Sequence[Page], data: bytes) -> tuple[list[str], str]:
-    """Return the parts that could not be read, and why an empty document is empty."""
+    """Return the unreadable parts, and the reason if the document turns out empty."""
     reasons = {
         "image": ("has no text (an image: needs OCR)", "have no text (images: they need OCR)"),
         "scan": (
@@ -94,7 +94,7 @@ def _problems(pages: Sequence[Page], data: bytes) -> tuple[list[str], str]:
 
 
 def _doubts(found: Iterable[PdfBlock]) -> list[str]:
-    """Return where rows of a table may not be whole."""
+    """Return the problem that names the pages with possibly incomplete table rows, if any."""
     numbers = doubtful_pages(found)
     if not numbers:
         return []
@@ -103,7 +103,7 @@ def _doubts(found: Iterable[PdfBlock]) -> list[str]:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """``2-5, 7``."""
+    """Return page numbers as ranges: ``2-5, 7``."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][1] + 1:
@@ -127,7 +127,7 @@ def _metadata(file: PdfFile) -> dict[str, str]:
 
 
 def _date(text: str) -> str:
-    """Return a PDF date as ISO 8601, as exact as it is given; empty for what is none."""
+    """Return a PDF date as ISO 8601, with its own precision; empty if invalid."""
     match = _DATE.match(text)
     if not match:
         return ""
@@ -140,7 +140,10 @@ def _date(text: str) -> str:
 
 
 def _title(found: Sequence[PdfBlock], body: float) -> str:
-    """Return the largest heading of page 1, where it is the only one of its size, is first, and is clearly larger."""
+    """Return the title: the largest heading of page 1; empty without a clear one.
+
+    It must be unique in size, come first, and be clearly larger than the body.
+    """
     first_page = [b for b in found if b.lines[0].page == 1 and b.kind not in MARGINS]
     headings = [block for block in first_page if block.kind == "heading"]
     if not headings:
@@ -161,7 +164,7 @@ def _own_title(file: PdfFile) -> str:
 
 
 def _forget_typewriter(pages: Sequence[Sequence[Line]]) -> None:
-    """Mark no code in a document that is set in a typewriter face throughout."""
+    """Clear the code marks of a document that is mostly in a monospace font."""
     lines = [line for page in pages for line in page]
     if sum(len(line.text) for line in lines if line.mono) > 0.5 * sum(len(line.text) for line in lines):
         for line in lines:

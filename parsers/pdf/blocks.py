@@ -1,9 +1,10 @@
-"""The paragraphs, items, tables and captions of a PDF, from its lines.
+"""Group the lines of a PDF into blocks: paragraphs, list items, tables, code, running heads.
 
 Invariants:
-- Every line is in exactly one block, blocks stand in reading order, and a block begins where print shows it: at a
-  wider gap, another size, an indent, a bullet, or behind a line that ends early with the sentence.
-- A paragraph that goes on in the next column or on the next page is one block, on the page where it begins.
+- Every line is in exactly one block, and blocks are in reading order.
+- A block begins at a wider gap, another font size, an indent, a bullet, or after a line that ends early with its
+  sentence.
+- A paragraph that continues in the next column or on the next page is one block, on the page where it begins.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ BlockKind = Literal[
     "paragraph", "heading", "item", "table", "code", "caption", "footnote", "header", "footer", "watermark"
 ]
 MARGINS: Final = ("header", "footer", "watermark")
-"""Kinds of blocks that are no part of the running text."""
+"""Kinds of blocks outside the running text."""
 
 _TERMINAL: Final = (".", "!", "?", "…", ":", '"', "”", "’", "»", ")", "。", "！", "？", "؟")
-_LEADING: Final = 1.22  # of the font size: the pitch of lines where a column shows none of its own
+_LEADING: Final = 1.22  # of the font size: the line pitch where it cannot be measured in the column
 _WIDER: Final = 1.3  # of the pitch: a wider step ends a paragraph
-_CODE_GAP: Final = 3.5  # font sizes: lines of code that are further apart are two pieces
-_HANGING: Final = 0.4  # of the font size: wider than the space of a line that is not stretched
+_CODE_GAP: Final = 3.5  # font sizes: lines of code further apart are two blocks
+_HANGING: Final = 0.4  # of the font size: wider than a space in a line that is not justified
 _INDENT: Final = 0.8  # of the font size
-_EARLY: Final = 0.25  # of the column's width: a line that much short was ended by the writer
-_LONG: Final = 15  # lines of a paragraph on a new page from which they are a node of their own
+_EARLY: Final = 0.25  # of the column's width: a line shorter by this much was ended by the author
+_LONG: Final = 15  # lines: a paragraph with at least this many on a new page is split there
 _SENTENCE_END: Final = re.compile(r"(?<=[^\W\d_]{3})[.!?][\"”’»)]*(?:\s+(?=[^\W\d_a-zß-ÿ]|[\"“‘«(])|$)")
 
 
@@ -40,14 +41,14 @@ class PdfBlock(msgspec.Struct):
     """A part of the document.
 
     Attributes:
-        lines: its lines; of a table, its rows.
-        hard: for each line, whether the line end after it is the writer's own.
-        kind: what it is.
-        mark: of an item, its bullet or number as printed.
-        number: of an item of an ordered list, its number.
-        doubtful: whether it begins a block only because its first word looks like the number of an item.
-        level: of a heading, 1 for the highest.
-        contents: whether it is part of a list of contents, with dots that lead to page numbers.
+        lines: its lines; the rows of a table.
+        hard: for each line, whether the author ended it on purpose.
+        kind: the kind of block.
+        mark: bullet or number of an item, as printed.
+        number: number of an item in an ordered list.
+        doubtful: whether it is a block only because its first word looks like the number of an item.
+        level: level of a heading, 1 for the highest.
+        contents: whether it is part of a table of contents, with dots that lead to page numbers.
     """
 
     lines: list[Line]
@@ -61,7 +62,7 @@ class PdfBlock(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """The lines with spaces between, as they are printed; for looking at, not for the document."""
+        """The printed lines joined by spaces; used for detection, not for the document."""
         return " ".join(line.text for line in self.lines)
 
     @property
@@ -75,7 +76,7 @@ def blocks(pages: Sequence[Sequence[Line]], running: Mapping[int, BlockKind]) ->
 
     Args:
         pages: the lines of each page in reading order.
-        running: which lines are running heads, feet and watermarks, by their ``id``.
+        running: kind of each line that is a running head, running foot or watermark, by the line's ``id``.
     """
     found: list[PdfBlock] = []
     for lines in pages:
@@ -117,7 +118,10 @@ def _column_blocks(lines: Sequence[Line]) -> Iterator[PdfBlock]:
 
 
 def _pitch(lines: Sequence[Line]) -> dict[float, float]:
-    """For each font size, the usual step from the baseline of a full line to the next."""
+    """Return the line pitch for each font size.
+
+    It is the most common step from the baseline of a full line to the next.
+    """
     steps: dict[float, Counter[float]] = {}
     for above, below in pairwise(lines):
         step = below.base - above.base
@@ -127,13 +131,13 @@ def _pitch(lines: Sequence[Line]) -> dict[float, float]:
 
 
 def _left_edge(lines: Sequence[Line]) -> float:
-    """Return where most lines begin, the leftmost of equals."""
+    """Return the most common left edge of the lines; the leftmost of equals."""
     starts = Counter(round(line.x0) for line in lines)
     return min(starts, key=lambda x: (-starts[x], x), default=0.0)
 
 
 def _reason(block: PdfBlock, line: Line, pitch: dict[float, float], edge: float) -> str:
-    """Why a line begins a new block; empty when it goes on with the one above it."""
+    """Return why a line begins a new block; empty when it continues the block above."""
     last = block.lines[-1]
     if line.table != last.table:
         return "table"
@@ -156,7 +160,10 @@ def _reason(block: PdfBlock, line: Line, pitch: dict[float, float], edge: float)
 
 
 def numbers(line: Line) -> bool:
-    """Whether a line begins with the number of an item or paragraph: a bare one hangs, further off than a space."""
+    """Return whether a line begins with the number of an item or paragraph.
+
+    A bare number counts only if the gap after it is wider than a space.
+    """
     mark, _, rest = line.text.partition(" ")
     hangs = line.second - line.x0 - line.first > _HANGING * line.size
     return bool(rest) and (is_number(mark) or (hangs and is_clause(mark)))
@@ -176,7 +183,10 @@ def _indent_reason(block: PdfBlock, line: Line, edge: float) -> str:
 
 
 def _ends(last: Line, line: Line) -> bool:
-    """Return whether a line ends a paragraph: it ends with a sentence, and the next word would have fitted on it."""
+    """Return whether a line ends a paragraph.
+
+    It ends a sentence, and the next word would have fitted on it.
+    """
     return last.text.endswith(_TERMINAL) and _would_fit(last, line)
 
 
@@ -185,13 +195,19 @@ def _would_fit(last: Line, line: Line) -> bool:
 
 
 def ended_early(last: Line, line: Line) -> bool:
-    """Return whether the writer ended a line: the next word would have fitted with a quarter of the column to spare."""
+    """Return whether the author ended a line on purpose.
+
+    The next word would have fitted on it, with a quarter of the column to spare.
+    """
     spare = last.right - last.x1 - 0.3 * line.size - line.first
     return spare > _EARLY * (last.right - last.left) and last.right - last.left > 5 * line.size
 
 
 def joined_across(found: list[PdfBlock]) -> list[PdfBlock]:
-    """Paragraphs that go on in the next column or on the next page, made one; what stood between comes after."""
+    """Return the blocks with paragraphs merged across columns and pages.
+
+    Blocks between the two parts follow the merged paragraph.
+    """
     kept: list[PdfBlock] = []
     tail: PdfBlock | None = None
     for block in found:
@@ -210,7 +226,10 @@ def joined_across(found: list[PdfBlock]) -> list[PdfBlock]:
 
 
 def _sentences_of_new_page(above: PdfBlock, below: PdfBlock) -> PdfBlock | None:
-    """Cut off what a long paragraph says on a new page behind the sentence that crosses, so that it keeps its page."""
+    """Split a long paragraph after the sentence that crosses the page break.
+
+    The rest keeps its own page.
+    """
     if below.lines[0].page == above.lines[-1].page or len(below.lines) < _LONG:
         return None
     for index, line in enumerate(below.lines):

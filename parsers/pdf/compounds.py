@@ -1,7 +1,7 @@
-"""Parts of words that English writes with a hyphen, such as the two of `long-term`.
+"""First and last parts of hyphenated English words, such as `long` and `term` in `long-term`.
 
-They decide about a hyphen at a line end where the document itself does not. Left out are parts that also begin or end
-words written as one (`over`, `able`, `less`); words that are written as one though both parts are listed have a list of
+They decide whether a hyphen at a line end stays, where the document itself has no evidence. Parts that also begin or
+end closed compounds (`over`, `able`, `less`) are not listed. Closed compounds of two listed parts are in a list of
 their own.
 """
 

@@ -1,10 +1,9 @@
-"""Which blocks of a PDF are headings, and of which level.
+"""Find the headings of a PDF and their levels.
 
 Invariants:
-- The outline decides where it names a block.
-- Otherwise a heading is a short block set larger than the body of the text, or in bold on lines of its own above a
-  block that is not.
-- Its level is the rank of its size, and within a size that of its numbering (``2`` above ``2.1``).
+- A block that the outline names is a heading, with the outline's level.
+- Otherwise a heading is a short block in a larger font than the body, or in bold above a block that is not bold.
+- Its level is the rank of its size; within a size, the rank of its numbering (``2`` above ``2.1``).
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from parsers.pdf.layout.lines import Line
 from parsers.pdf.layout.words import SKEWED
 
 _LARGER: Final = 1.12  # of the body size
-_ALIKE: Final = 1.03  # sizes nearer than this are one size
+_ALIKE: Final = 1.03  # ratio: sizes that differ by less are one size
 _WORDS: Final = 25
 _BOLD_WORDS: Final = 14
 _LINES: Final = 4
 _LEVELS: Final = 6
-_TITLE_WORDS: Final = 30  # between a title and the first section: names, addresses, a date
+_TITLE_WORDS: Final = 30  # most words between a title and the first section: names, addresses, a date
 _NUMBERING: Final = re.compile(r"(\d+(?:\.\d+)*)\.?\s+\D")
 _NO_HEADING: Final = (".", ";", ",", "!")
 
 
 class OutlineEntry(NamedTuple):
-    """An entry of the outline: its level from 1, its title, and its 1-based page (0 where it names none)."""
+    """An entry of the outline: level from 1, title, 1-based page (0 without one)."""
 
     level: int
     title: str
@@ -40,7 +39,7 @@ class OutlineEntry(NamedTuple):
 
 
 def body_size(pages: Sequence[Sequence[Line]]) -> float:
-    """Return the font size that holds most characters, the smallest of equals; 1 for a document without text."""
+    """Return the font size of most characters; the smallest of equals, 1 without text."""
     weights: Counter[float] = Counter()
     for lines in pages:
         for line in lines:
@@ -49,9 +48,9 @@ def body_size(pages: Sequence[Sequence[Line]]) -> float:
 
 
 def mark_headings(found: list[PdfBlock], outline: Sequence[OutlineEntry], body: float) -> list[PdfBlock]:
-    """Return the blocks with ``kind`` and ``level`` of headings set.
+    """Return the blocks with ``kind`` and ``level`` set on headings.
 
-    A heading set into a block's first lines is cut off.
+    Where the outline names only the first lines of a block, they are split off as the heading.
     """
     found = _by_outline(found, outline)
     mostly_bold = sum(len(b.text) for b in found if b.lines[0].bold) > 0.5 * sum(len(b.text) for b in found)
@@ -85,7 +84,10 @@ def _looks_like_heading(found: Sequence[PdfBlock], index: int, body: float, most
 
 
 def _above_text(found: Sequence[PdfBlock], index: int) -> bool:
-    """Return whether the next block is on the same page or the next, and is not bold throughout."""
+    """Return whether the next block is near and not bold throughout.
+
+    Near means on the same page or the next.
+    """
     block = found[index]
     for below in found[index + 1 :]:
         if below.kind in ("header", "footer", "footnote"):
@@ -97,9 +99,10 @@ def _above_text(found: Sequence[PdfBlock], index: int) -> bool:
 
 
 def _demote_below_title(found: Sequence[PdfBlock]) -> None:
-    """Unmark author, date and the like below the title of page 1, though set larger than the body.
+    """Turn author, date and the like below the title of page 1 back into paragraphs.
 
-    They stand between the title and a larger heading, or the first one of the outline, with next to no text.
+    They are larger than the body, and are between the title and a larger heading, or the first heading of the
+    outline, with hardly any text.
     """
     body = [block for block in found if block.kind not in MARGINS]
     headings = [block for block in body if block.kind == "heading"]
@@ -127,7 +130,7 @@ def _demote_below_title(found: Sequence[PdfBlock]) -> None:
 
 
 def _rank(headings: Sequence[PdfBlock], named: Sequence[PdfBlock]) -> None:
-    """Levels by size, then by numbering; below what the outline calls larger headings where there is one."""
+    """Set levels by size, then by numbering; with an outline, below its larger headings."""
     sizes: list[float] = []
     for size in sorted({block.lines[0].size for block in headings}, reverse=True):
         if not sizes or sizes[-1] > _ALIKE * size:
@@ -154,7 +157,7 @@ def _depth(block: PdfBlock) -> int:
 
 
 def _by_outline(found: list[PdfBlock], outline: Sequence[OutlineEntry]) -> list[PdfBlock]:
-    """Headings of the outline found on their pages, in its order."""
+    """Return the blocks with the headings of the outline marked, each on its page."""
     kept: list[PdfBlock] = []
     wanted: dict[int, dict[str, list[OutlineEntry]]] = {}
     for entry in outline:
@@ -175,7 +178,10 @@ def _by_outline(found: list[PdfBlock], outline: Sequence[OutlineEntry]) -> list[
 
 
 def _named(block: PdfBlock, titles: dict[str, list[OutlineEntry]]) -> tuple[OutlineEntry, int] | None:
-    """Take the outline entry that a block's first lines are the title of; return it and the lines."""
+    """Take the outline entry with a block's first lines as its title.
+
+    Return it and the number of lines.
+    """
     text = ""
     for count, line in enumerate(block.lines[:_LINES] if titles else (), 1):
         text = f"{text} {line.text}" if text else line.text

@@ -1,12 +1,12 @@
-"""Lines of print joined to running text.
+"""Join printed lines into running text.
 
 Invariants:
-- A joined line end is one space, none between Chinese or Japanese characters.
-- A hyphen at a line end goes where it only breaks the word.
-- The document itself says so where it writes the word elsewhere, without or only with the hyphen.
-- For any other word the hyphen stays where no lower-case letter follows, after a prefix that is written with one, in
-  a word that already has one, and where both parts are words of the document or parts of compounds of the language.
-- The last not in documents of languages that write compounds as one word (German, Dutch, Swedish …).
+- A joined line end becomes one space; between Chinese or Japanese characters, nothing.
+- A hyphen at a line end is removed where it only breaks the word.
+- Where the document has the word elsewhere, its spelling there decides: without the hyphen, or only with it.
+- For any other word the hyphen stays in four cases: no lower-case letter follows; it follows a hyphenated prefix; the
+  word already has a hyphen; or both parts are words of the document or parts of compounds of the language.
+- The last case is not applied in languages that write compounds as one word (German, Dutch, Swedish …).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _BEFORE: Final = re.compile(r"([\w\u2010-]+)[-\u2010]$")
 _AFTER: Final = re.compile(r"\w+")
 _HANGING: Final = frozenset(["and", "or", "nor", "und", "oder", "et", "ou", "och", "og", "eller"])
 _SENTENCE_START: Final = re.compile(r"(?:^|[.!?:]\s+)[^\W\d_]")
-_WORD: Final = 4  # letters: a shorter word of the document is often a syllable too
+_WORD: Final = 4  # letters: a shorter word is often a syllable too
 _CLOSED: Final = ("der", "und", "die", "ist", "nicht", "het", "een", "och", "att", "som", "og", "det", "ja", "egy")
 _PARTED: Final = ("the", "of", "and", "is", "to", "de", "la", "les", "el", "que", "et")
 _NO_PARTS: Final = """
 able ably ages ally also ance ants ated ates been ence ever from have here ings into ions ison just like made make
 more most must ness once only over self ship some such than that them then there these they this thus time ting tion
 tions under upon very ward well were what when where which will wise with your
-"""  # words that are also syllables, or stand in no compound
+"""  # words that are also syllables, or are in no compound
 _FUNCTION_WORDS: Final = frozenset(_NO_PARTS.split())
 _PREFIXES: Final = frozenset(
     ["all", "anti", "co", "cross", "ex", "half", "ill", "multi", "non", "post", "pre", "pro", "quasi", "self", "well"]
@@ -40,7 +40,7 @@ _PREFIXES: Final = frozenset(
 
 
 class Vocabulary:
-    """The words of a document, as they stand within its lines."""
+    """The words of a document, without those broken at line ends."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._count: Counter[str] = Counter()
@@ -57,7 +57,7 @@ class Vocabulary:
         self._parted = closed <= sum(self._count[word] for word in _PARTED)
 
     def breaks(self, before: str, after: str) -> bool:
-        """Return whether the hyphen between two parts of a word only breaks it at a line end."""
+        """Return whether a hyphen at a line end only breaks a word."""
         joined, compound = f"{before}{after}".casefold(), f"{before}-{after}".casefold()
         if self._count[joined]:
             return True
@@ -70,7 +70,7 @@ class Vocabulary:
         return not (self._parted and joined not in ONE_WORD and self._are_words(before.casefold(), after.casefold()))
 
     def _are_words(self, before: str, after: str) -> bool:
-        """Return whether both parts of a word are words themselves, in this document or as parts of compounds."""
+        """Return whether both parts are words, in this document or as parts of compounds."""
         if not (before in FIRST or (before in self._lower and before not in _FUNCTION_WORDS and len(before) >= _WORD)):
             return False
         return after in LAST or (after in self._lower and after not in _FUNCTION_WORDS and len(after) >= _WORD)
@@ -81,7 +81,7 @@ def join(lines: Sequence[str], hard: Sequence[bool], vocabulary: Vocabulary) -> 
 
     Args:
         lines: its lines.
-        hard: for each line, whether it ends where the writer ended it (an address, a verse): the line end stays.
+        hard: for each line, whether the author ended it on purpose (an address, a verse): its line end stays.
         vocabulary: the words of the document.
     """
     pieces = list(lines[:1])
@@ -95,7 +95,10 @@ def join(lines: Sequence[str], hard: Sequence[bool], vocabulary: Vocabulary) -> 
 
 
 def _seam(above: str, below: str, vocabulary: Vocabulary) -> tuple[str, str]:
-    """Return the upper of two lines, with its hyphen or without, and what stands between it and the lower one."""
+    """Return the upper of two lines and the separator before the lower one.
+
+    The upper line comes with or without its hyphen.
+    """
     before, after = _BEFORE.search(above) if above[-1:] in _HYPHENS else None, _AFTER.match(below)
     if before and after:
         word = after.group()

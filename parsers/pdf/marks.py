@@ -1,8 +1,8 @@
-"""What a block of a PDF shows itself to be by its first words: an item of a list, a caption, a footnote, contents.
+"""Mark list items, captions, footnotes and tables of contents among a PDF's blocks.
 
 Invariants:
-- A number makes an item only where the block before or behind it has the number below or above, and a dash or a star
-  only where its neighbour has one too.
+- A number makes an item only where a neighbouring numbered block has the number before or after it.
+- A dash, star or middle dot makes an item only where a neighbour has the same mark.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _CAPTION: Final = re.compile(
     re.IGNORECASE,
 )
 _LEADER: Final = re.compile(r"(?:[.…·_]\s?){4,}\s*(?:\d{1,4}|[ivxlc]{1,7})$")
-_LEADER_ROOM: Final = 120  # characters at the end of a line in which a leader is looked for
+_LEADER_ROOM: Final = 120  # characters at the end of a line that are searched for a leader
 _NOTE_MARK: Final = re.compile(r"(?:\d{1,3}|[*†‡§¶])\s?[^\s\d.)]")
 
 
 def mark_parts(found: list[PdfBlock], body: float) -> list[PdfBlock]:
-    """Return the blocks with items, captions, footnotes and lists of contents marked as such.
+    """Return the blocks with items, captions, footnotes and tables of contents marked.
 
     Args:
         found: all blocks in reading order.
@@ -49,7 +49,7 @@ def _mark_contents(found: list[PdfBlock]) -> None:
 
 
 def _mark_items(found: list[PdfBlock]) -> None:
-    """Make items of bulleted paragraphs, and of numbered ones that count on from each other."""
+    """Mark bulleted paragraphs as items, and numbered ones whose numbers are consecutive."""
     for index, block in enumerate(found):
         mark, _, rest = block.lines[0].text.partition(" ")
         if block.kind != "paragraph" or block.contents or not rest:
@@ -61,7 +61,7 @@ def _mark_items(found: list[PdfBlock]) -> None:
 
 
 def _is_numbered(block: PdfBlock) -> bool:
-    """Return whether a block begins with the number of an item; a heading's number is none."""
+    """Return whether a block begins with the number of an item, not a heading."""
     line = block.lines[0]
     return numbers(line) and not (line.bold and _DOTTED.match(line.text))
 
@@ -72,7 +72,7 @@ def _has_neighbour(found: list[PdfBlock], index: int, mark: str) -> bool:
 
 
 def _counts_on(found: list[PdfBlock], index: int) -> bool:
-    """Return whether the numbered block before has the number below, or the next one the number above."""
+    """Return whether a nearby numbered block has the previous or next number."""
     block = found[index]
     mark = block.lines[0].text.partition(" ")[0]
     for step in (-1, 1):
@@ -83,7 +83,10 @@ def _counts_on(found: list[PdfBlock], index: int) -> bool:
 
 
 def _numbered(found: list[PdfBlock], index: int, step: int) -> Iterator[str]:
-    """Yield marks of the numbered blocks next to one, across at most three others."""
+    """Yield the marks of numbered blocks next to a block.
+
+    They are at most four away, with only numbered or bulleted blocks between.
+    """
     position, seen = index + step, 0
     while 0 <= position < len(found) and seen < 4:
         mark = found[position].lines[0].text.partition(" ")[0]
@@ -95,7 +98,10 @@ def _numbered(found: list[PdfBlock], index: int, step: int) -> Iterator[str]:
 
 
 def _follows(other: str, mark: str, step: int) -> bool:
-    """Whether a number is the next one (step 1) or the one before (step -1): 1.3 follows 1.2, and 2.1 any of 1."""
+    """Return whether a number is the next (step 1) or previous (step -1) one.
+
+    1.3 follows 1.2, and 2.1 follows any number under 1.
+    """
     if _shape(other) == _shape(mark) and _path(other)[:-1] == _path(mark)[:-1]:
         return _value(other) == _value(mark) + step
     low, high = (_path(mark), _path(other)) if step > 0 else (_path(other), _path(mark))
@@ -107,7 +113,7 @@ def _follows(other: str, mark: str, step: int) -> bool:
 
 
 def _deeper(low: list[int], high: list[int]) -> bool:
-    """Return whether the lower number stands below the one before the higher: 1.2.4 before 1.3."""
+    """Return whether ``low`` is nested in the predecessor of ``high``: 1.2.4 before 1.3."""
     return len(low) > len(high) and [*high[:-1], high[-1] - 1] == low[: len(high)]
 
 
@@ -125,7 +131,7 @@ def _value(mark: str) -> int:
 
 
 def _without_doubtful(found: list[PdfBlock]) -> list[PdfBlock]:
-    """Give blocks back to the one above that began only with what turned out to be no number of an item."""
+    """Merge each doubtful block that is not an item into the block above."""
     kept: list[PdfBlock] = []
     for block in found:
         if block.doubtful and block.kind == "paragraph" and kept and kept[-1].kind in ("paragraph", "item"):

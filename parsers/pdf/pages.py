@@ -1,8 +1,7 @@
-"""The pages of a PDF as PDFium reads them: words set in lines, outline, what the file says of itself.
+"""Read a PDF with PDFium: the lines of its pages, its outline, metadata and attachments.
 
 Invariants:
-- PDFium is not safe in threads, so one lock is held for as long as any of its objects lives, and all of them are
-  closed before it is given back.
+- PDFium is not thread-safe. One lock is held while any of its objects exists, and all are closed before its release.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from parsers.pdf.layout.rules import page_rules
 from parsers.pdf.layout.words import SKEWED, Angle, Word, page_text, to_upright
 
 _LOCK: Final = threading.Lock()
-_HEADER_WITHIN: Final = 1024  # bytes: where a reader looks for ``%PDF-`` (PDF 1.7, implementation note 13)
-_DRAWN: Final = 20  # shapes on a page from which they may be writing; fewer are rules and frames
-_UNNAMED: Final = 0.5  # share of characters without a name that makes a page unreadable
-_STAMP: Final = 8  # words of a stamp or a page number, at most
-_COVERED: Final = 0.6  # of its page that the image of a scan covers, at least
+_HEADER_WITHIN: Final = 1024  # bytes that are searched for ``%PDF-`` (PDF 1.7, implementation note 13)
+_DRAWN: Final = 20  # shapes: a page with at least this many may show drawn text; fewer are rules and frames
+_UNNAMED: Final = 0.5  # share: a page with more characters without a Unicode mapping is unreadable
+_STAMP: Final = 8  # most words of a stamp or a page number
+_COVERED: Final = 0.6  # least share of the page that the image of a scan covers
 _OUTLINE_DEPTH: Final = 8
 
 
 class Page(msgspec.Struct):
-    """A page as it was read.
+    """A page as read.
 
     Attributes:
         lines: its lines in reading order.
-        bounds: ``(left, bottom, right, top)`` of what is shown of it, in its own space.
-        rotation: clockwise degrees by which it is turned for showing.
-        problem: why it has no text though it is not blank: ``image``, ``drawing``, ``unnamed``, ``unreadable``; or
-            hardly any: ``scan``.
+        bounds: ``(left, bottom, right, top)`` of its visible area in points, in page space.
+        rotation: clockwise degrees by which it is rotated for display.
+        problem: why it has no usable text though it is not blank: ``image``, ``drawing``, ``unnamed``,
+            ``unreadable``; ``scan`` where it has hardly any.
     """
 
     lines: list[Line]
@@ -49,7 +48,7 @@ class Page(msgspec.Struct):
     problem: str = ""
 
     def extents(self) -> dict[Angle, tuple[float, float]]:
-        """For each direction of writing, the heights of the page's top and foot in the upright frame."""
+        """Return the page's top and foot by direction of writing, in upright frames."""
         left, bottom, right, top = self.bounds
         heights = {
             angle: (to_upright(left, bottom, angle)[1], to_upright(right, top, angle)[1]) for angle in range(SKEWED + 1)
@@ -58,7 +57,7 @@ class Page(msgspec.Struct):
 
 
 class PdfFile(msgspec.Struct):
-    """A file as it was read: its pages, outline, information dictionary, and the names of files attached to it."""
+    """A file as read: its pages, outline, information dictionary and the names of its attachments."""
 
     pages: list[Page]
     outline: list[OutlineEntry]
@@ -70,7 +69,7 @@ def read_file(data: bytes) -> PdfFile:
     """Read a PDF.
 
     Raises:
-        BrokenDocument: when it is no PDF, needs a password, or is damaged beyond what PDFium repairs.
+        BrokenDocument: when it is not a PDF, needs a password, or is too damaged for PDFium to repair.
     """
     if b"%PDF-" not in data[:_HEADER_WITHIN]:
         raise BrokenDocument(f"not a PDF: no %PDF- in its first {_HEADER_WITHIN} bytes, it begins with {data[:8]!r}")
@@ -90,7 +89,7 @@ def _broken(error: pdfium.PdfiumError, size: int) -> BrokenDocument:
     if code == raw.FPDF_ERR_PASSWORD:
         return BrokenDocument("encrypted PDF: it opens only with a password", "Store a copy without one")
     if code == raw.FPDF_ERR_SECURITY:
-        return BrokenDocument("encrypted PDF: by a method that PDFium does not know", "Store a copy without encryption")
+        return BrokenDocument("encrypted PDF: PDFium does not support its method", "Store a copy without encryption")
     return BrokenDocument(f"damaged or truncated PDF: PDFium finds no document in its {size:,} bytes")
 
 
@@ -125,7 +124,7 @@ def _read_page(document: pdfium.PdfDocument, index: int) -> Page:
 
 
 def _with_forms(document: pdfium.PdfDocument, page: pdfium.PdfPage, index: int) -> pdfium.PdfPage:
-    """Return the page with what was typed into its form fields and text notes drawn on it, in memory."""
+    """Return the page with its form fields and text notes drawn, in memory."""
     kinds = set()
     for number in range(raw.FPDFPage_GetAnnotCount(page.raw)):
         annotation = raw.FPDFPage_GetAnnot(page.raw, number)
@@ -141,7 +140,7 @@ def _with_forms(document: pdfium.PdfDocument, page: pdfium.PdfPage, index: int) 
 
 
 def _scan(page: pdfium.PdfPage, words: Sequence[Word]) -> str:
-    """``scan`` where an image covers a page with hardly any words, such as a stamp or its number."""
+    """Return ``scan`` where an image covers a page with hardly any words; empty otherwise."""
     if len(words) > _STAMP:
         return ""
     left, bottom, right, top = page.get_bbox()
@@ -154,7 +153,7 @@ def _scan(page: pdfium.PdfPage, words: Sequence[Word]) -> str:
 
 
 def _picture(page: pdfium.PdfPage) -> str:
-    """Return what a page without text shows: an image, a drawing, or nothing."""
+    """Return the content of a page without text: ``image``, ``drawing``, or empty."""
     kinds = Counter(item.type for item in page.get_objects(max_depth=3))
     if kinds[raw.FPDF_PAGEOBJ_IMAGE]:
         return "image"
@@ -167,7 +166,7 @@ def _outline(document: pdfium.PdfDocument) -> Iterator[OutlineEntry]:
             target = bookmark.get_dest()
             index = target.get_index() if target else None
             yield OutlineEntry(bookmark.level + 1, bookmark.get_title(), 0 if index is None else index + 1)
-    except pdfium.PdfiumError:  # a damaged outline: what was read of it counts
+    except pdfium.PdfiumError:  # a damaged outline: keep the entries read so far
         return
 
 

@@ -1,9 +1,9 @@
-"""Running heads and feet of a PDF.
+"""Find the running heads and feet of a PDF.
 
 Invariants:
-- A line is one only at the top or foot of its page, and only where other pages have the same words, but for numbers
-  that count the pages, at the same height, and nothing else stands between it and the edge.
-- Or where it is a page number that stands by itself.
+- A running line is at the top or foot of its page, with no other text between it and the edge.
+- Other pages have the same text at the same height, except for numbers that count the pages; or the line is an
+  isolated page number.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final, Literal, NamedTuple
 
 from parsers.pdf.layout.lines import Line
 
-_ZONE: Final = 0.2  # of the page's height, at its top and its foot: text blocks of books leave as much
+_ZONE: Final = 0.2  # of the page's height, at its top and its foot: the widest margins of books
 _OUTERMOST: Final = 3  # lines of a page, from its top and from its foot
-_NEAR: Final = 8  # heads of the same pattern before and behind one that it is compared with
+_NEAR: Final = 8  # heads of the same pattern, before and after, with which one is compared
 _SAME_HEIGHT: Final = 3.0  # points
 _LARGE: Final = 1.15  # of the body size: a larger line is a heading unless most pages have it
 _MOST: Final = 0.4  # of the pages
-_NEXT_LINE: Final = 1.55  # font sizes from a line to the next one of its paragraph, at most
-_FORM: Final = 0.5  # of a page's characters that other pages have too: the page is a form
+_NEXT_LINE: Final = 1.55  # font sizes: the most from a line to the next one of its paragraph
+_FORM: Final = 0.5  # of a page's characters: with a larger share also on other pages, the page is a form
 _FORM_LINES: Final = 5
 _ROMAN: Final = re.compile(r"[ivxlc]{1,7}", re.IGNORECASE)
 _PAGE_NUMBER: Final = re.compile(
@@ -38,13 +38,13 @@ def running_lines(
     body: float,
     scans: Collection[int] = (),
 ) -> dict[int, Literal["header", "footer"]]:
-    """``header`` or ``footer`` for each running line, by its ``id``.
+    """Return ``header`` or ``footer`` for each running line, by its ``id``.
 
     Args:
         pages: the lines of each page.
-        extents: of each page and direction of writing, the heights of its top and foot in the upright frame.
+        extents: heights of each page's top and foot in the upright frame of each direction of writing.
         body: font size of most of the text, in points.
-        scans: the pages, from 0, that are images and hold hardly more text than their number.
+        scans: pages, from 0, that are images with hardly any text.
     """
     bodies = [_body(lines, extents[number]) for number, lines in enumerate(pages)]
     stacks = [stack for number, lines in enumerate(pages) for stack in _stacks(number, lines, extents[number])]
@@ -65,7 +65,7 @@ def running_lines(
 
 
 def _joins(head: _Head, lines: Sequence[Line]) -> bool:
-    """Return whether the next line towards the middle of the page stands as near as the next line of a paragraph."""
+    """Return whether a head and the next line inwards look like one paragraph."""
     line, sign = head.lines[0], 1 if head.zone == "header" else -1
     steps = [sign * (other.base - line.base) for other in lines if other.angle == line.angle]
     near = min((step for step in steps if step > 0.5 * line.size), default=float("inf"))
@@ -79,7 +79,10 @@ def _joins(head: _Head, lines: Sequence[Line]) -> bool:
 
 
 def _forms(pages: Sequence[Sequence[Line]], bodies: Sequence[str]) -> set[int]:
-    """Pages, from 0, most of whose text stands on another page that is no copy of it, at the same places."""
+    """Return the pages, from 0, that are forms.
+
+    Most of a form's text is also at the same places on other pages that are not copies of it.
+    """
     texts: dict[tuple[str, int], set[str]] = defaultdict(set)
     for number, lines in enumerate(pages):
         for line in lines:
@@ -93,7 +96,10 @@ def _forms(pages: Sequence[Sequence[Line]], bodies: Sequence[str]) -> set[int]:
 
 
 class _Head(NamedTuple):
-    """What stands at one height at the top or the foot of a page, from 0."""
+    """The lines at one height at the top or foot of a page.
+
+    Pages count from 0.
+    """
 
     page: int
     zone: Literal["header", "footer"]
@@ -106,7 +112,10 @@ class _Head(NamedTuple):
 
 
 def _stacks(number: int, lines: Sequence[Line], extents: Mapping[int, tuple[float, float]]) -> Iterator[list[_Head]]:
-    """Return the lines at top and foot of a page by their distance from its edge, three of each at most."""
+    """Yield the outermost lines at the top and foot of a page.
+
+    At most three of each, nearest the edge first.
+    """
     zones: tuple[tuple[Literal["header", "footer"], int], ...] = (("header", 1), ("footer", -1))
     for zone, sign in zones:
         heights: dict[int, list[list[Line]]] = defaultdict(list)
@@ -135,7 +144,7 @@ def _zone(line: Line, extents: Mapping[int, tuple[float, float]]) -> str:
 
 
 def _pattern(text: str) -> str:
-    """Return the words with each number as one mark."""
+    """Return the text in lower case, with each number replaced by ``#``."""
     return "#" if _ROMAN.fullmatch(text) else re.sub(r"\d+", "#", text.casefold())
 
 
@@ -145,10 +154,12 @@ def _body(lines: Sequence[Line], extents: Mapping[int, tuple[float, float]]) -> 
 
 
 def _repeated(heads: Sequence[_Head], bodies: Sequence[str], body: float) -> tuple[set[int], set[int]]:
-    """Return those that stand on several pages, by the ``id`` of their first lines; pages that are copies count once.
+    """Return the heads that repeat on several pages, by the ``id`` of their first lines.
+
+    Pages that are copies of each other count once.
 
     Returns:
-        All of them, and those whose numbers count the pages.
+        All repeated heads, and the heads whose numbers count the pages.
     """
     alike: dict[tuple[str, str], list[_Head]] = defaultdict(list)
     exact: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -173,7 +184,10 @@ def _repeated(heads: Sequence[_Head], bodies: Sequence[str], body: float) -> tup
 
 
 def _counts_pages(head: _Head, other: _Head) -> bool:
-    """Whether two heads are the same, or the numbers that differ between them are as far apart as their pages."""
+    """Return whether two heads are equal, or differ only in consistent page numbers.
+
+    Their numbers must differ by the distance between their pages.
+    """
     if head.text == other.text:
         return True
     mine, theirs = re.findall(r"\d+", head.text), re.findall(r"\d+", other.text)
@@ -184,9 +198,9 @@ def _counts_pages(head: _Head, other: _Head) -> bool:
 
 
 def _is_lone_number(head: _Head, lines: Sequence[Line], scan: bool) -> bool:
-    """Return whether a head is a page number and nothing else of the page's text is near or beyond it.
+    """Return whether a head is a page number with no text near or beyond.
 
-    On a page that is an image it may be all the text.
+    On a scanned page the number may be the only text.
     """
     if not _PAGE_NUMBER.fullmatch(head.text) or not any(char.isalnum() for char in head.text):
         return False

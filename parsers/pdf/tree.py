@@ -1,9 +1,9 @@
-"""The blocks of a PDF, written into a tree.
+"""Write the blocks of a PDF into a tree.
 
 Invariants:
-- Blocks are written in their order, each once.
-- A box is what a block covers of the page and column where it begins, in points from the top left corner of the page
-  as it is shown.
+- Blocks are written in order, each once.
+- A box covers the part of a block on the page and in the column where it begins. It is in points, from the top left
+  corner of the page as displayed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from parsers.pdf.tables.continued import header_rows
 
 _LEFT_OUT: Final = {"header": "running head", "footer": "running foot", "watermark": "watermark"}
 _CODE_LEADING: Final = 1.2  # of the font size: the usual step from one line of code to the next
-_NESTED: Final = 0.8  # of the font size: an item that is further in than the one above it is below it
+_NESTED: Final = 0.8  # of the font size: an item indented further than the one above is nested in it
 
 
 class Writer:
-    """Writes blocks.
+    """Writer of blocks.
 
     Args:
-        builder: what they are written into.
-        pages: the pages they stand on.
+        builder: tree builder that receives the blocks.
+        pages: the pages of the document.
         vocabulary: the words of the document.
     """
 
@@ -37,7 +37,7 @@ class Writer:
         self._builder = builder
         self._pages = pages
         self._vocabulary = vocabulary
-        self._lists: list[tuple[float, bool]] = []  # of each open list, its left edge and whether it is numbered
+        self._lists: list[tuple[float, bool]] = []  # left edge of each open list, and whether it is numbered
 
     def write(self, found: Sequence[PdfBlock]) -> None:
         """Write all blocks of the document, in reading order."""
@@ -85,7 +85,7 @@ class Writer:
         self._builder.leaf("paragraph", content, end, page=page, box=box)
 
     def _is_beside(self, left: float, size: float) -> bool:
-        """Return whether an item stands in the innermost open list, not below its last item."""
+        """Return whether an item belongs to the innermost open list itself."""
         return bool(self._lists) and left <= self._lists[-1][0] + _NESTED * size
 
     def _close_list(self) -> None:
@@ -108,7 +108,7 @@ class Writer:
         self._builder.close()
 
     def _row(self, line: Line) -> str:
-        """Return the text of a row, the lines within its cells joined."""
+        """Return the text of a row, with the lines of each cell joined."""
         cells = [cell.split("\n") for cell in line.cells]
         return " | ".join(join(lines, [False] * len(lines), self._vocabulary) for lines in cells).strip()
 
@@ -124,7 +124,7 @@ class Writer:
 
 
 def _shown(x: float, y: float, page: Page) -> tuple[float, float]:
-    """Return a point of the page's own space, from the top left corner of the page as it is shown."""
+    """Convert a point in page space to the displayed page, from its top left."""
     left, bottom, right, top = page.bounds
     return {
         90: (y - bottom, x - left),

@@ -1,8 +1,8 @@
-"""Watermarks and stamps drawn across the text of a PDF page.
+"""Find watermarks and stamps drawn across the text of a PDF page.
 
 Invariants:
-- A line is one only by what print shows: a few words, slanted and large or the same on several pages; or very large,
-  with lines of text running through it.
+- A watermark is a line of a few words. It is slanted, and large or repeated on several pages; or it is very large, with
+  lines of text running through it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from parsers.pdf.layout.lines import Line
 from parsers.pdf.layout.words import SKEWED, from_upright
 
 _WORDS: Final = 6
-_SLANTED: Final = 1.5  # of the body size: a slanted line as large is a watermark on one page alone
-_LARGE: Final = 2.5  # of the body size: a line as large is one where text runs through it
-_CROSSED: Final = 2  # lines of text that run through it, at least
+_SLANTED: Final = 1.5  # of the body size: a slanted line this large is a watermark even on a single page
+_LARGE: Final = 2.5  # of the body size: a line this large is a watermark where text runs through it
+_CROSSED: Final = 2  # least number of lines of text that run through it
 _PAGES: Final = 2
 
 
@@ -48,7 +48,7 @@ def watermarks(pages: Sequence[Sequence[Line]], body: float) -> dict[int, Litera
 
 
 def _crossed(line: Line, lines: Sequence[Line]) -> bool:
-    """Return whether lines of smaller text run through a line."""
+    """Return whether at least ``_CROSSED`` lines of smaller text run through a line."""
     x0, y0, x1, y1 = _box(line)
     count = 0
     for other in lines:

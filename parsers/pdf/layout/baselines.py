@@ -1,7 +1,8 @@
-"""Words of a PDF page that stand on one baseline.
+"""Group the words of a PDF page into rows by baseline.
 
 Invariants:
-- Every word is in exactly one row, rows go from top to bottom and their words from left to right.
+- Every word is in exactly one row.
+- Rows are ordered from top to bottom, their words from left to right.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from parsers.pdf.layout.words import Word
 
 _CLAUSE: Final = re.compile(r"[(\[]?\d{1,3}(?:\.\d{1,3}){0,5}[.)\]]?")
-_MANY: Final = 500  # words of a row from which it is not looked whether another one overlaps them
+_MANY: Final = 500  # words: in a longer row, overlaps with another word are not checked
 ABOVE: Final = 0.75  # of the font size: from the baseline to the top of capitals
 BELOW: Final = 0.22  # of the font size: from the baseline to the foot of descenders
 
@@ -37,7 +38,10 @@ class Baseline(msgspec.Struct):
 
 
 def rows(words: Sequence[Word]) -> list[Baseline]:
-    """Return Words grouped by baseline, from top to bottom; a raised or lowered small word goes with its neighbours."""
+    """Return words grouped by baseline, from top to bottom.
+
+    A raised or lowered small word is in the row of its neighbours.
+    """
     grouped: list[Baseline] = []
     for word in sorted(words, key=lambda word: (word.base, word.x0, word.order)):
         row = _row_of(word, grouped)
@@ -54,7 +58,10 @@ def rows(words: Sequence[Word]) -> list[Baseline]:
 
 
 def _row_of(word: Word, grouped: list[Baseline]) -> Baseline | None:
-    """Return the row that a word stands on: the middle of one is within the height of the other."""
+    """Return the row of a word; None if it is in none.
+
+    The middle of one must be within the height of the other.
+    """
     for row in grouped[-1:-4:-1]:
         if abs(word.base - row.base) < 0.05 * row.size:
             return row
@@ -66,14 +73,14 @@ def _row_of(word: Word, grouped: list[Baseline]) -> Baseline | None:
 
 
 def _beside(word: Word, row: Baseline) -> bool:
-    """Return whether a word overlaps none of a row's words: text over text is two lines."""
+    """Return whether a word overlaps no word of a row; overlapping text is two lines."""
     if len(row.words) > _MANY:
         return True
     return not any(word.x0 < other.x1 - 0.3 * word.size and other.x0 < word.x1 - 0.3 * word.size for other in row.words)
 
 
 def segments(row: Baseline, gap: float) -> list[list[Word]]:
-    """Return a row's words, parted where more than ``gap`` font sizes are free."""
+    """Return a row's words, split at gaps of at least ``gap`` font sizes."""
     parts = [[row.words[0]]]
     edge = row.words[0].x1
     for word in row.words[1:]:
@@ -85,17 +92,17 @@ def segments(row: Baseline, gap: float) -> list[list[Word]]:
 
 
 def is_mono(row: Baseline) -> bool:
-    """Return whether nearly all of a row is in a font whose characters are all of one width."""
+    """Return whether at least 90 % of a row's characters are in a monospace font."""
     return sum(len(word.text) for word in row.words if word.mono) >= 0.9 * sum(len(word.text) for word in row.words)
 
 
 def is_marker(text: str) -> bool:
-    """Return whether a word on its own marks an item of a list."""
+    """Return whether a word is the bullet or number of a list item."""
     return is_bullet(text) or is_number(text)
 
 
 def is_bullet(text: str) -> bool:
-    """Return whether a word is a bullet; also the private code points that symbol fonts use."""
+    """Return whether a word is a bullet or a symbol font's private use character."""
     return len(text) == 1 and (text in "•◦▪▫‣⁃●○■□◆◇➢➤►▶✓✔∙·–—-*" or "\ue000" <= text <= "\uf8ff")
 
 
@@ -108,5 +115,5 @@ def is_number(text: str) -> bool:
 
 
 def is_clause(text: str) -> bool:
-    """Return whether a word may number a paragraph that hangs to its right: ``3``, ``3.1``, ``(3.1.2)``, ``12.4.``."""
+    """Return whether a word may be the number of a paragraph: ``3``, ``3.1``, ``(3.1.2)``, ``12.4.``."""
     return bool(_CLAUSE.fullmatch(text))

@@ -1,9 +1,11 @@
-"""Right-to-left text of a PDF in logical order.
+"""Put the right-to-left text of a PDF into logical order.
 
-A file draws glyphs at places; PDFium guesses an order, and for a line with right-to-left letters turns it round.
+A file draws glyphs at positions. PDFium guesses their order, and reverses a line with right-to-left letters.
+
 Invariants:
-- A glyph's own text stays as the font says it, and glyphs are ordered by their place alone: from right to left in
-  right-to-left words, from left to right in other words and in numbers.
+- A glyph keeps the text that its font gives it.
+- Glyphs are ordered by position alone: from right to left in right-to-left words, from left to right in other words and
+  in numbers.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ class Glyph(NamedTuple):
     """A character as PDFium lists it.
 
     Attributes:
-        place: its index in the list.
-        left, right: its edges in points; characters that one glyph stands for share them.
-        unnamed: whether the font does not say which character it is.
+        text: the character.
+        place: its index in PDFium's list.
+        left, right: its edges in points; the characters of a ligature share them.
+        unnamed: whether the font has no Unicode mapping for it.
     """
 
     text: str
@@ -42,16 +45,16 @@ class Glyph(NamedTuple):
 
 
 def is_right_to_left(text: str) -> bool:
-    """Return whether a text has a letter that is written from right to left."""
+    """Return whether a text has a right-to-left letter."""
     return any(unicodedata.bidirectional(match.group()) in ("R", "AL") for match in RIGHT_TO_LEFT.finditer(text))
 
 
 def base_is_right_to_left(texts: Sequence[str], otherwise: bool = False) -> bool:
-    """Return whether a line is read from right to left: most of its parts with letters are written so.
+    """Return whether most parts of a line with letters are right-to-left.
 
     Args:
         texts: its parts.
-        otherwise: what holds where as many are written the other way.
+        otherwise: the result when as many parts are left-to-right.
     """
     if not any(RIGHT_TO_LEFT.search(text) for text in texts):
         return False
@@ -61,12 +64,12 @@ def base_is_right_to_left(texts: Sequence[str], otherwise: bool = False) -> bool
 
 
 def logical_order(items: Sequence[Item], texts: Sequence[str], right_to_left: bool) -> list[Item]:
-    """Items that stand from left to right, put into the order in which they are read.
+    """Return items in reading order.
 
     Args:
-        items: what to order.
-        texts: their texts, which say how each is written.
-        right_to_left: how the line as a whole is read.
+        items: the items of a line, from left to right.
+        texts: their texts, which give the direction of each.
+        right_to_left: whether the line as a whole is read from right to left.
     """
     order = list(range(len(items)))
     base, other = ("R", "L") if right_to_left else ("L", "R")
@@ -86,10 +89,9 @@ def logical_order(items: Sequence[Item], texts: Sequence[str], right_to_left: bo
 
 
 def brackets_set_right(text: str) -> str:
-    """Return a line with its brackets the right way round.
+    """Return a line with its brackets mirrored if more of them match that way.
 
-    Whether a font names a bracket in right-to-left text by what is meant or by what is seen differs from writer to
-    writer, so the way is taken in which more of them close what was opened.
+    In right-to-left text, some PDF writers encode a bracket by its meaning and others by its shape.
     """
     turned = text.translate(_TURNED)
     return turned if _unmatched(turned) < _unmatched(text) else text
@@ -109,7 +111,9 @@ def _unmatched(text: str) -> int:
 
 
 def logical_words(glyphs: Sequence[Glyph], size: float) -> Iterator[tuple[str, list[Glyph]]]:
-    """Yield the words of a line from left to right, each with its text in logical order and the glyphs it is made of.
+    """Yield the words of a line from left to right, with text and glyphs.
+
+    The text is in logical order.
 
     Args:
         glyphs: the line as PDFium lists it, spaces included.
@@ -132,14 +136,14 @@ def logical_words(glyphs: Sequence[Glyph], size: float) -> Iterator[tuple[str, l
 
 
 def _direction(text: str) -> str:
-    """``R``, ``L``, or empty for what has no letters; digits go with ``L`` only where no letter is."""
+    """Return ``R`` for right-to-left text, ``L`` for text with other letters, and empty without letters."""
     if is_right_to_left(text):
         return "L" if text[-1].isascii() and text[-1].isalpha() else "R"
     return "L" if any(char.isalpha() for char in text) else ""
 
 
 def _word(clusters: Sequence[Glyph]) -> str:
-    """Return a word's text: its glyphs in reading order, with marks behind the letter they stand over."""
+    """Return a word's text: its glyphs in reading order, with combining marks after their letter."""
     letters: list[Glyph] = []
     marks: list[Glyph] = []
     for cluster in clusters:
@@ -165,7 +169,10 @@ def _distance(letter: Glyph, middle: float) -> float:
 
 
 def _clusters(glyphs: Sequence[Glyph], turned: bool) -> list[Glyph]:
-    """Return one glyph for the characters that share their edges; their order is that of the font's own table again."""
+    """Merge the characters of each ligature, in the order of the font's mapping.
+
+    These characters share their edges.
+    """
     shared: dict[tuple[float, float], list[Glyph]] = {}
     alone: list[Glyph] = []
     for glyph in glyphs:
@@ -173,7 +180,7 @@ def _clusters(glyphs: Sequence[Glyph], turned: bool) -> list[Glyph]:
             shared.setdefault((round(glyph.left, 2), round(glyph.right, 2)), []).append(glyph)
         else:
             alone.append(glyph)
-    # PDFium puts the parts of a line in reverse where those written from the right are no fewer.
+    # PDFium reverses the parts of a line unless most of them are left-to-right.
     reverse = base_is_right_to_left(["".join(g.text for g in glyphs)]) if turned else False
     return alone + [_cluster(group, reverse) for group in shared.values()]
 
@@ -194,9 +201,10 @@ def _cluster(group: list[Glyph], reverse: bool) -> Glyph:
 
 
 def _without_shadows(clusters: Sequence[Glyph]) -> list[Glyph]:
-    """Leave out glyphs that the font does not name, and those inside a glyph that stands for a whole word.
+    """Return the glyphs without unmapped ones and those inside a whole-word glyph.
 
-    Some writers name a word at its first glyph and leave the others without a name; PDFium then makes one up.
+    Some PDF writers map the first glyph of a word to the whole word and leave the others unmapped. PDFium then invents
+    characters for these.
     """
     wide = [cluster for cluster in clusters if len(cluster.text.strip()) > 3]
     return [

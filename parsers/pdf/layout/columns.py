@@ -1,10 +1,10 @@
-"""Columns of a PDF page, in reading order.
+"""Split a PDF page into columns, in reading order.
 
 Invariants:
 - Every word is in exactly one region.
-- Columns are read one after the other, between what crosses them.
-- Whether two blocks side by side are columns or a table is decided by the order in which the file draws them, and by
-  how much they look like prose where the file draws line by line across both.
+- Columns are read one after the other, between the rows that cross them.
+- Drawing order decides whether two blocks side by side are columns or a table. Where the file draws line by line across
+  both, they are columns only if both look like prose.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from parsers.pdf.layout.words import Word
 from parsers.pdf.tables.unruled import CELL_GAP
 
 _COLUMN_GAP: Final = 0.6  # of the font size: the narrowest gutter; spaces of justified text are narrower on most lines
-_DEPTH: Final = 12  # times that a page is parted, at most
-_PROSE_WORDS: Final = 4  # words on a line of a column, at least, where the file draws across both columns
+_DEPTH: Final = 12  # most levels of splitting of a page
+_PROSE_WORDS: Final = 4  # least average number of words on a line, where the file draws across both columns
 _PROSE_ROWS: Final = 5
-_COLUMN_ROWS: Final = 4  # rows below the right column that are still the left one
-_PROSE_FILL: Final = 0.7  # of a column's width, at least, that half of its lines fill
+_COLUMN_ROWS: Final = 4  # least number of rows below the right column that still belong to the left one
+_PROSE_FILL: Final = 0.7  # of the widest line: the least median width of the lines of prose
 
 
 def page_regions(words: list[Word], depth: int = 0) -> Iterator[list[Baseline]]:
-    """Columns and what stands between them, in reading order, each as rows.
+    """Yield the columns and the regions between them in reading order, each as rows.
 
     Args:
-        words: those of a page, or of a part of it.
-        depth: how many times the page was parted already.
+        words: the words of a page, or of a part of it.
+        depth: how many times the page has been split already.
     """
     region = rows(words)
     best: tuple[float, list[tuple[int, int]]] = (0.0, [])
@@ -70,7 +70,7 @@ def _words(region: Sequence[Baseline]) -> list[Word]:
 
 
 def _gutters(region: Sequence[Baseline]) -> list[float]:
-    """Left edges where several lines begin right of the region's own: the places where a column may begin."""
+    """Return possible left edges of columns, shared by several lines inside the region."""
     if len(region) < 2:
         return []
     left = min(row.x0 for row in region)
@@ -91,12 +91,12 @@ def _gutters(region: Sequence[Baseline]) -> list[float]:
 
 
 def _marks(word: Word, before: Word | None) -> bool:
-    """Whether a word with space before it is the bullet or number of an item, so that its text begins no column."""
+    """Return whether a word marks an item, so that its text begins no column."""
     return is_marker(word.text) and (before is None or word.x0 - before.x1 >= _COLUMN_GAP * word.size)
 
 
 def _bands(region: Sequence[Baseline], cut: float) -> list[tuple[int, int]]:
-    """``[first, last)`` of the rows between which text stands in two columns, left and right of ``cut``."""
+    """Return the ranges ``[first, last)`` of rows in two columns, either side of ``cut``."""
     accepted: list[tuple[int, int]] = []
     start = 0
     while start < len(region):
@@ -121,12 +121,14 @@ def _sides(row: Baseline, cut: float) -> tuple[list[Word], list[Word]]:
 
 
 def _trimmed(region: Sequence[Baseline], cut: float, first: int, last: int) -> tuple[int, int, int]:
-    """Leave out rows at the end on the left alone that the file draws after the right column.
+    """Trim a band of two columns.
 
-    They stay where they are as wide as the left column: text over the whole page would not have been broken there.
+    Rows at the end that are on the left alone, and that the file draws after the right column, are removed. They stay
+    if they are as wide as the left column: text over the whole page would not break there. Headings in a larger font at
+    the start, on the left alone, are removed too.
 
     Returns:
-        The first row, the one behind the last, and the one behind the last that may stand below both columns.
+        The first row, the index after the last row, and the index from which rows may be below both columns.
     """
     right = [word.order for row in region[first:last] for word in _sides(row, cut)[1]]
     end = last
@@ -153,7 +155,7 @@ def _is_as_wide(above: Sequence[Baseline], below: Sequence[Baseline], cut: float
 
 
 def _stacked(region: Sequence[Baseline], cut: float, first: int, last: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut a band before row ``end`` where the file has drawn all above, on both sides, before anything below."""
+    """Split a band before row ``end``, where everything above is drawn before anything below."""
     spans = [(min(w.order for w in row.words), max(w.order for w in row.words)) for row in region[first:last]]
     latest: list[int] = []
     for span in spans:
@@ -172,7 +174,7 @@ def _stacked(region: Sequence[Baseline], cut: float, first: int, last: int, end:
 
 
 def _alone(row: Baseline, cut: float) -> bool:
-    """Return whether a row has nothing on the right: a heading over both columns that happens to be short."""
+    """Return whether a row has no words on the right, like a short heading."""
     return not _sides(row, cut)[1]
 
 
@@ -189,7 +191,7 @@ def _is_columns(band: Sequence[Baseline], cut: float) -> bool:
 
 
 def _looks_tabular(band: Sequence[Baseline]) -> bool:
-    """Whether rows of three or more short cells stand side by side, though the file draws them column by column."""
+    """Return whether most rows have three or more short cells, though drawn column by column."""
     parted = [segments(row, CELL_GAP) for row in band]
     many = [parts for parts in parted if len(parts) >= 3]
     words = [len(part) for parts in many for part in parts]

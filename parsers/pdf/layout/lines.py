@@ -1,7 +1,7 @@
-"""A line of print on a PDF page, or a row of a table, and the text of its words.
+"""Build printed lines and table rows of a PDF page from words.
 
 Invariants:
-- Every word of a row is in its line's text once; words that touch have no space between them.
+- Every word of a row is in its line's text once. Words that touch have no space between them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from parsers.pdf.layout.baselines import ABOVE, BELOW, Baseline, is_bullet, is_m
 from parsers.pdf.layout.bidi import RIGHT_TO_LEFT, base_is_right_to_left, brackets_set_right, logical_order
 from parsers.pdf.layout.words import Angle, Word
 
-MONO_WIDTH: Final = 0.6  # of the font size: a character of Courier and its like
-_RAISED: Final = 0.8  # of the font size: a smaller word at the beginning of a line is a mark
+MONO_WIDTH: Final = 0.6  # of the font size: the width of a character in Courier and similar fonts
+_RAISED: Final = 0.8  # of the font size: a smaller word at the beginning of a line is a footnote mark
 _TOUCHING: Final = 0.12  # of the font size: words nearer than this have no space between them
 
 
@@ -26,24 +26,24 @@ class Line(msgspec.Struct):
     """A line of a column, or a row of a table.
 
     Attributes:
-        text: its words, a space between them; of a row, its cells with `` | `` between.
+        text: its words joined by spaces; for a row, its cells joined by `` | ``.
         x0, x1: edges in points, in the upright frame of its direction of writing.
-        base: height of the baseline, downwards.
+        base: height of the baseline in points, downwards.
         size: font size of most of its characters, in points.
-        bold, mono: whether nearly all of its characters are so.
+        bold, mono: whether nearly all of its characters are bold or monospace.
         first: width of its first word in points.
-        second: where its second word begins; of a single word, where that begins.
+        second: left edge of its second word; of its first where it has only one.
         column: number of its column on the page, from 0 in reading order.
         left, right: edges of its column in points.
-        cells: of a row, the texts of its cells, line ends within a cell kept; empty otherwise.
-        table: number of the table on the page that a row belongs to, from 1; 0 for a line.
-        header: whether a row is known to head its table, by drawn lines or by its place; None where that is open.
-        edges: of a row, where the columns of its table end, in points.
-        gaps: of a line that is no row, how many gaps as wide as between cells stand in it.
+        cells: texts of the cells of a row, with the line ends within a cell; empty for a line.
+        table: number of the row's table on the page, from 1; 0 for a line.
+        header: whether a row is a header row, by drawn lines or by its place; None where unknown.
+        edges: right edges of the table's columns in points, or the middles of the strips between them; for a row.
+        gaps: number of gaps at least as wide as between cells; for a line.
         page: 1-based page.
-        angle: direction of writing in quarter turns anticlockwise, in the page's own space.
-        order: when the file draws it.
-        mirrored: whether its edges count from the right, so that it begins at ``x0`` though it is read from the right.
+        angle: direction of writing in quarter turns anticlockwise, in page space.
+        order: its position in drawing order.
+        mirrored: whether its edges count from the right; a line read from the right then also begins at ``x0``.
     """
 
     text: str
@@ -69,7 +69,7 @@ class Line(msgspec.Struct):
     mirrored: bool = False
 
     def mirror(self) -> None:
-        """Let the edges count from the right."""
+        """Mirror the edges, so that they count from the right."""
         self.x0, self.x1 = -self.x1, -self.x0
         self.left, self.right = -self.right, -self.left
         self.second, self.mirrored = self.x0, True
@@ -84,11 +84,11 @@ class Line(msgspec.Struct):
 
 
 def line_of(row: Baseline, cells: tuple[str, ...] = (), turned: bool = False) -> Line:
-    """Return the line that a row of words is.
+    """Return a row of words as a line.
 
     Args:
         row: its words.
-        cells: of a row of a table, the texts of its cells.
+        cells: texts of the cells, for a row of a table.
         turned: whether it is read from the right.
     """
     first = row.words[-1] if turned else row.words[0]
@@ -111,12 +111,18 @@ def line_of(row: Baseline, cells: tuple[str, ...] = (), turned: bool = False) ->
 
 
 def row_text(cells: Sequence[str]) -> str:
-    """Return the text of a table's row, the lines of its cells joined."""
+    """Return the text of a table row, with the lines of its cells joined."""
     return " | ".join(cell.replace("\n", " ") for cell in cells).strip()
 
 
 def words_text(words: Sequence[Word], size: float, turned: bool) -> str:
-    """Return Words from left to right as text in reading order; words that touch have no space between."""
+    """Return the text of words in reading order, without spaces between words that touch.
+
+    Args:
+        words: the words from left to right.
+        size: font size in points.
+        turned: whether the line is read from the right when its words leave it open.
+    """
     texts = [word.text for word in words]
     if RIGHT_TO_LEFT.search("".join(texts)):
         ordered = logical_order(words, texts, base_is_right_to_left(texts, turned))
@@ -132,7 +138,7 @@ def words_text(words: Sequence[Word], size: float, turned: bool) -> str:
 
 
 def _set_out(row: Baseline) -> str:
-    """Return a line of code with the spaces that are seen in it."""
+    """Return a line of code with as many spaces as its gaps are wide."""
     text = row.words[0].text
     for above, word in pairwise(row.words):
         spaces = round((word.x0 - above.x1) / (MONO_WIDTH * row.size))

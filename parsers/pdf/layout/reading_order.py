@@ -1,4 +1,4 @@
-"""The lines of a PDF page in reading order.
+"""Put the lines of a PDF page into reading order.
 
 Invariants:
 - Every word of the page is in exactly one line, or in one row of a table.
@@ -21,12 +21,12 @@ from parsers.pdf.tables.unruled_rows import table_lines
 
 
 def page_lines(words: Sequence[Word], page: int, rules: Sequence[Rule] = ()) -> list[Line]:
-    """Return the lines of a page in reading order; what is written in another direction than most of it comes last.
+    """Return the lines of a page in reading order, the main direction first.
 
     Args:
         words: all its words.
         page: its 1-based number.
-        rules: the lines drawn on it, in its own space.
+        rules: the lines drawn on it, in page space.
     """
     weights: Counter[Angle] = Counter()
     for word in words:
@@ -47,7 +47,7 @@ def page_lines(words: Sequence[Word], page: int, rules: Sequence[Rule] = ()) -> 
 
 
 def _region_lines(region: Sequence[Baseline], ready: Mapping[int, Line], tables: int) -> Iterator[Line]:
-    """Yield the rows of a region as lines, and as rows of a table where cells stand below each other."""
+    """Yield the rows of a region as lines, or as rows of aligned tables."""
     left, right = min(row.x0 for row in region), max(row.x1 for row in region)
     turned = base_is_right_to_left([word.text for row in region for word in row.words])
     for part in _between(region, ready):
@@ -64,7 +64,7 @@ def _region_lines(region: Sequence[Baseline], ready: Mapping[int, Line], tables:
 
 
 def _between(region: Sequence[Baseline], ready: Mapping[int, Line]) -> Iterator[Line | list[Baseline]]:
-    """Yield the rows of tables that are known already, and the rows of print between them."""
+    """Yield the table rows found before, and the printed rows between them."""
     part: list[Baseline] = []
     for row in region:
         known = [ready[word.order] for word in row.words if word.order in ready]

@@ -1,8 +1,10 @@
-"""Straight horizontal and vertical lines drawn on a PDF page: rules, borders, edges of shaded boxes.
+"""Read the horizontal and vertical lines drawn on a PDF page.
+
+They are rules, borders and the edges of shaded boxes.
 
 Invariants:
-- A page is read once, object by object; one with more than ``_OBJECTS`` objects is a drawing and has no rules.
-- Every rule is in the page's own space; ``upright`` turns it into the frame of a direction of writing.
+- A page is read once, object by object. A page with more than ``_OBJECTS`` objects is a drawing and has no rules.
+- Every rule is in page space; ``upright`` rotates it into the frame of a direction of writing.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ import pypdfium2.raw as raw
 from parsers.pdf.layout.words import Angle, to_upright
 
 _OBJECTS: Final = 50_000
-_DEPTH: Final = 3  # of forms within forms
+_DEPTH: Final = 3  # levels of nested form objects
 _THIN: Final = 3.0  # points: a narrower shape is a line
 _SHORTEST: Final = 3.0  # points
-_SEGMENTS: Final = 2_000  # of one path; a path of more is a drawing
+_SEGMENTS: Final = 2_000  # segments of a path; a path with more is a drawing
 _RECTANGLE: Final = (4, 5, 6)  # segments of the path of a rectangle
-_WHOLE: Final = 0.95  # of the page's width and height: a box as large is the page's background
+_WHOLE: Final = 0.95  # of the page's width and height: a larger box is the page's background
 
 _Box = tuple[float, float, float, float]
 _Matrix = tuple[float, float, float, float, float, float]
@@ -35,7 +37,7 @@ class Rule(NamedTuple):
     Attributes:
         horizontal: whether it runs along x; along y otherwise.
         at: its height, or its x where it is vertical.
-        low, high: where it begins and ends.
+        low, high: its ends, along its own direction.
     """
 
     horizontal: bool
@@ -45,14 +47,14 @@ class Rule(NamedTuple):
 
 
 def page_rules(page: pdfium.PdfPage) -> list[Rule]:
-    """Return the rules of a page in its own space (y upwards), in the order in which the file draws them."""
+    """Return the rules of a page in page space (y upwards), in drawing order."""
     reader = _Reader(page.get_bbox())
     found = list(reader.read(page.raw, raw.FPDFPage_CountObjects, raw.FPDFPage_GetObject, _IDENTITY, 0))
     return found if reader.objects <= _OBJECTS else []
 
 
 def upright(rules: Sequence[Rule], angle: Angle) -> list[Rule]:
-    """Rules in the upright frame of a direction of writing (y downwards)."""
+    """Return rules in the upright frame of a direction of writing (y downwards)."""
     turned = []
     for rule in rules:
         ends = [(rule.low, rule.at), (rule.high, rule.at)] if rule.horizontal else None
@@ -65,7 +67,7 @@ def upright(rules: Sequence[Rule], angle: Angle) -> list[Rule]:
 
 
 class _Reader:
-    """Reads the objects of one page through PDFium's C interface."""
+    """Reader of the objects of one page, through PDFium's C interface."""
 
     def __init__(self, bounds: _Box) -> None:
         self.objects = 0
@@ -78,7 +80,7 @@ class _Reader:
     def read(self, holder: object, count: object, get: object, matrix: _Matrix, depth: int) -> Iterator[Rule]:
         """Yield the rules among the objects of a page or a form.
 
-        ``count`` and ``get`` are PDFium's functions for it.
+        ``count`` and ``get`` are PDFium's functions to count and get the objects of the holder.
         """
         for index in range(count(holder)):  # type: ignore[operator]
             self.objects += 1
@@ -116,7 +118,7 @@ class _Reader:
         return xs[0], ys[0], xs[1], ys[1]
 
     def _sides(self, box: _Box) -> Iterator[Rule]:
-        """Yield the line that a thin box is, or the four edges of another one."""
+        """Yield a thin box as one line, and any other box as its four edges."""
         x0, y0, x1, y1 = box
         if y1 - y0 <= _THIN and x1 - x0 > _SHORTEST:
             yield Rule(True, (y0 + y1) / 2, x0, x1)
@@ -133,7 +135,7 @@ class _Reader:
         return box[2] - box[0] > _WHOLE * (right - left) and box[3] - box[1] > _WHOLE * (top - bottom)
 
     def _segments(self, item: object, count: int, matrix: _Matrix) -> Iterator[Rule]:
-        """Yield the straight upright pieces of a path of several lines."""
+        """Yield the horizontal and vertical segments of a path."""
         here = start = (0.0, 0.0)
         for index in range(count):
             segment = raw.FPDFPath_GetPathSegment(item, index)

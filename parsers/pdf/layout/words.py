@@ -1,9 +1,9 @@
-"""The words of a PDF page, with their places.
+"""Read the words of a PDF page, with their positions.
 
 Invariants:
-- Every character that the text layer names is in exactly one word, as a code point that can be stored.
-- Ligatures are spelled out, soft hyphens are gone, right-to-left words are in logical order.
-- A word's place counts in an upright frame, whatever the rotation of the page or of the text.
+- Every character of the text layer is in exactly one word, as a code point that can be stored.
+- Ligatures are spelled out, soft hyphens are removed, right-to-left words are in logical order.
+- Positions are in an upright frame, whatever the rotation of the page or of the text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Angle = int
 
 SKEWED: Final = 4
 HYPHEN: Final = "-"
-_LINE_END_HYPHENS: Final = str.maketrans({"\x02": HYPHEN, "\ufffe": HYPHEN})  # PDFium's sign for one
+_LINE_END_HYPHENS: Final = str.maketrans({"\x02": HYPHEN, "\ufffe": HYPHEN})  # PDFium's code points for it
 _LIGATURES: Final = {chr(code): unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB18)}
 _DROPPED: Final = {"\u00ad": "", "\u200b": "", "\ufeff": ""}  # soft hyphen, zero-width space, byte-order mark
 _TRANSLATION: Final = str.maketrans({**_LIGATURES, **_DROPPED})
@@ -38,13 +38,15 @@ _BOLD_WEIGHT: Final = 700  # OpenType's weight class for bold
 
 
 class Word(NamedTuple):
-    """A word in the upright frame of its direction of writing: points, x to the right, y downwards.
+    """A word in the upright frame of its direction of writing.
+
+    Units are points, x to the right, y downwards.
 
     Attributes:
         x0, x1: left and right edge.
         base: height of the baseline.
         size: font size as drawn.
-        order: its place in the order in which the file draws.
+        order: its position in drawing order.
         space: whether the file has a space before it.
     """
 
@@ -68,7 +70,13 @@ class _Style(NamedTuple):
 
 
 class PageText(NamedTuple):
-    """The words of a page, and how many of its characters its fonts do not name (their words are guesses)."""
+    """The words of a page, with counts of their characters.
+
+    Attributes:
+        words: the words in drawing order.
+        unnamed: number of characters in words whose fonts have no Unicode mapping; PDFium guesses these.
+        characters: number of characters in all words.
+    """
 
     words: list[Word]
     unnamed: int
@@ -76,7 +84,7 @@ class PageText(NamedTuple):
 
 
 def page_text(page: pdfium.PdfPage) -> PageText:
-    """Return the words of a page in the order in which the file draws them."""
+    """Return the words of a page in drawing order."""
     text_page = page.get_textpage()
     try:
         return _Reader(text_page).read()
@@ -85,7 +93,7 @@ def page_text(page: pdfium.PdfPage) -> PageText:
 
 
 class _Reader:
-    """Reads one text page through PDFium's C interface, with as few calls a character as it takes."""
+    """Reader of one text page through PDFium's C interface, with few calls per character."""
 
     def __init__(self, text_page: pdfium.PdfTextPage) -> None:
         self._page = text_page.raw
@@ -103,7 +111,7 @@ class _Reader:
         return PageText(words, unnamed, sum(len(word.text) for word in words))
 
     def _codes(self) -> str:
-        """One character for each of PDFium's: the bulk call where it agrees with the count, one by one otherwise."""
+        """Return PDFium's characters: from one bulk call if its length agrees, one by one otherwise."""
         buffer = (ctypes.c_ushort * (self._count + 1))()
         written = raw.FPDFText_GetText(self._page, 0, self._count, buffer)
         if written == self._count + 1:
@@ -130,9 +138,9 @@ class _Reader:
                     yield Word(text, x0, x1, self._base(start, style.angle), *style, start, space)
 
     def _unbroken(self, first: int, last: int) -> Iterator[tuple[int, int, float, float]]:
-        """``(first, last, left, right)`` of what is left of a word that is cut where the pen jumps or the size changes.
+        """Yield ``(first, last, left, right)`` of a word's parts, split at jumps and size changes.
 
-        It does where a file draws two columns, two lines, or a raised mark, without a space between.
+        Some files draw two columns, two lines, or a raised mark without a space between them.
         """
         start, style = first, self._style(first)
         x0, x1 = self._edges(first, style.angle)
@@ -148,7 +156,10 @@ class _Reader:
         yield start, last, x0, x1
 
     def _words_by_glyph(self, codes: str) -> Iterator[Word]:
-        """Words of a page with right-to-left text: PDFium turns such lines round, so their glyphs are sorted anew."""
+        """Yield the words of a page with right-to-left text, with glyphs sorted by position.
+
+        PDFium reverses such lines.
+        """
         for match in re.finditer(r"[^\r\n]+", codes):
             first = match.start()
             style = self._style(first + next((i for i, code in enumerate(match.group()) if not code.isspace()), 0))
@@ -212,24 +223,27 @@ class _Reader:
 
 
 def _angle(a: float, b: float) -> Angle:
-    """Return the quarter turn of the direction ``(a, b)``; within 10 degrees of an axis counts as on it."""
+    """Return the quarter turns of the direction ``(a, b)``, or ``SKEWED``.
+
+    Within 10 degrees of an axis counts as on it.
+    """
     turns = math.atan2(b, a) / (math.pi / 2)
     nearest = round(turns)
     return nearest % 4 if abs(turns - nearest) < 1 / 9 else SKEWED
 
 
 def to_upright(x: float, y: float, angle: Angle) -> tuple[float, float]:
-    """Turn a point of the page (y upwards) into the upright frame of a direction of writing (y downwards)."""
+    """Convert a point in page space (y upwards) to an upright frame (y downwards)."""
     return ((x, -y), (y, x), (-x, y), (-y, -x), (x, -y))[angle]
 
 
 def from_upright(u: float, v: float, angle: Angle) -> tuple[float, float]:
-    """Return the inverse of :func:`to_upright`."""
+    """Convert a point in the upright frame to page space; the inverse of :func:`to_upright`."""
     return ((u, -v), (v, u), (-u, v), (-v, -u), (u, -v))[angle]
 
 
 def _clean(text: str) -> str:
-    """Return the text with ligatures spelled out and without soft hyphens and characters that cannot be stored."""
+    """Return the text with ligatures spelled out, without soft hyphens and unstorable characters."""
     text = text.translate(_LINE_END_HYPHENS)
     if text.isascii():
         return _UNSTORABLE.sub("", text)

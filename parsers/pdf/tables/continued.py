@@ -1,8 +1,9 @@
-"""Tables of a PDF that go on over pages, and which rows head a table.
+"""Join the tables of a PDF across pages, and find their header rows.
 
 Invariants:
-- A table on a new page goes on with the one that ends the page before only where it has no header of its own, and as
-  many columns at the same places. Rows keep their pages.
+- A table continues the one at the end of the previous page only if it has no header of its own and the same number of
+  columns at the same places.
+- Rows keep their pages.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from parsers.header_rows import names_columns
 from parsers.pdf.blocks import MARGINS, PdfBlock
 from parsers.pdf.layout.lines import Line
 
-_RULED: Final = 4.0  # points: what the places of drawn columns differ at most from page to page
-_ALIGNED: Final = 20.0  # points: the same for columns that only white space parts
+_RULED: Final = 4.0  # points: largest difference between the places of ruled columns from page to page
+_ALIGNED: Final = 20.0  # points: the same for columns separated only by white space
 _HEADER_ROWS: Final = 4
-_LOOSE_GAPS: Final = 2  # wide gaps in a line that make it look like a row
-_LOOSE_ROWS: Final = 3  # such lines on a page from which they may be a table
+_LOOSE_GAPS: Final = 2  # least number of wide gaps in a line that looks like a row
+_LOOSE_ROWS: Final = 3  # least number of such lines on a page that may be a table
 _SAME_HEIGHT: Final = 6.0  # points
 
 
 def tables_joined(found: Sequence[PdfBlock]) -> list[PdfBlock]:
-    """Return the blocks with tables that go on over pages made one; running heads and feet between come after."""
+    """Return the blocks with tables joined across pages; running heads and feet between them follow."""
     kept: list[PdfBlock] = []
     table: PdfBlock | None = None
     for block in found:
@@ -53,9 +54,10 @@ def _goes_on(above: PdfBlock, below: PdfBlock) -> bool:
 
 
 def header_rows(rows: Sequence[Line]) -> int:
-    """Return how many of the first rows head the others.
+    """Return the number of header rows of a table.
 
-    Drawn lines may have told; otherwise those that alone are bold, or the one that names columns of figures.
+    They are known from drawn lines; otherwise they are the first rows in bold, if not all are, or the first row if it
+    names columns of figures.
     """
     if rows[0].header is not None:
         return sum(bool(row.header) for row in rows)
@@ -66,7 +68,7 @@ def header_rows(rows: Sequence[Line]) -> int:
 
 
 def doubtful_pages(found: Iterable[PdfBlock]) -> list[int]:
-    """Pages on which several lines look like rows of a table that was not found, or tables stand side by side."""
+    """Return the pages with lines like rows of a missed table, or adjacent tables."""
     loose: Counter[int] = Counter()
     spans: dict[int, list[tuple[float, float, float, float]]] = defaultdict(list)
     for block in found:
@@ -87,7 +89,10 @@ def doubtful_pages(found: Iterable[PdfBlock]) -> list[int]:
 
 
 def _side_by_side(tables: Sequence[tuple[float, float, float, float]]) -> bool:
-    """Return whether two tables begin and end at the same heights, so that they may be halves of one."""
+    """Return whether two tables begin and end at the same heights.
+
+    They may be halves of one.
+    """
     ordered = sorted(tables)
     return any(
         abs(a[0] - b[0]) <= _SAME_HEIGHT and abs(a[1] - b[1]) <= _SAME_HEIGHT and (a[3] <= b[2] or b[3] <= a[2])

@@ -1,8 +1,9 @@
-"""The tables of a PDF page, taken out before its columns are looked for.
+"""Extract the tables of a PDF page before its columns are searched.
 
 Invariants:
-- Every word is left as it is or stands in one row of a table; in its place a mark as wide as the row stays behind,
-  so that columns beside a table and text above and below it are found as if the row were one word.
+- Every word is either left on the page or in one row of a table.
+- A placeholder word as wide as the row replaces it on the page. Columns beside a table and text above and below it are
+  found as if the row were one word.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from parsers.pdf.tables.unruled_rows import column_kind, table_lines
 
 _SURE_ROWS: Final = 3
 _SURE_COLUMNS: Final = 3
-_PADDED: Final = 1.1  # of the step between lines: the step before a row of several lines
+_PADDED: Final = 1.1  # of the smallest step between lines: the step before a row of several lines is larger
 
 
 class Tables(NamedTuple):
-    """The words of a page without those of its tables, and the rows of these by the ``order`` of their marks."""
+    """Page words with tables replaced by placeholders, and table rows by placeholder ``order``."""
 
     words: list[Word]
     rows: dict[int, Line]
 
 
 def page_tables(words: Sequence[Word], rules: Sequence[Rule], first: int) -> Tables:
-    """Take the tables out of a page.
+    """Extract the tables of a page.
 
     Args:
-        words: those of one direction of writing.
-        rules: the page's lines in the upright frame of that direction.
+        words: the page's words in one direction of writing.
+        rules: the page's rules in the upright frame of that direction.
         first: number of the first table.
     """
     found: dict[int, Line] = {}
@@ -48,7 +49,10 @@ def page_tables(words: Sequence[Word], rules: Sequence[Rule], first: int) -> Tab
 
 
 def _ruled(words: list[Word], rules: Sequence[Rule], number: int, found: dict[int, Line]) -> list[Word]:
-    """Take out the tables whose columns are ruled; a grid within another one is part of its cell."""
+    """Extract the tables with ruled columns.
+
+    A grid within another one is part of its cell.
+    """
     for grid in sorted(grids(rules), key=lambda grid: (grid.xs[0] - grid.xs[-1]) * (grid.ys[-1] - grid.ys[0])):
         members = [word for word in inside(grid, words) if word.order not in found]
         turned = base_is_right_to_left([word.text for word in members])
@@ -63,7 +67,7 @@ def _ruled(words: list[Word], rules: Sequence[Rule], number: int, found: dict[in
 
 
 def _marks(lines: Sequence[Line], number: int, found: dict[int, Line]) -> Iterator[Word]:
-    """Give rows of a table its number, and yield a mark in the place of each."""
+    """Set the table number of its rows, and yield a placeholder word for each."""
     for line in lines:
         line.table = number
         found[line.order] = line
@@ -71,7 +75,7 @@ def _marks(lines: Sequence[Line], number: int, found: dict[int, Line]) -> Iterat
 
 
 def _aligned(words: list[Word], rules: Sequence[Rule], number: int, found: dict[int, Line]) -> list[Word]:
-    """Take out the tables without ruled columns that are sure to be tables, not columns of prose or a list."""
+    """Extract the tables without ruled columns that cannot be columns of prose or a list."""
     region = rows(words)
     taken: set[int] = set()
     marks: list[Word] = []
@@ -94,7 +98,7 @@ def _aligned(words: list[Word], rules: Sequence[Rule], number: int, found: dict[
 
 
 def is_sure(band: Sequence[Baseline], table: Aligned) -> bool:
-    """Whether rows are those of a table, wherever on the page they stand and in whatever order the file draws them."""
+    """Return whether rows are certainly a table, whatever their place and drawing order."""
     body = band[table.heads :]
     columns = list(zip(*(cell_words(row, table.strips) for row in body), strict=True))
     if len(body) < _SURE_ROWS or len(columns) < _SURE_COLUMNS:
@@ -105,7 +109,7 @@ def is_sure(band: Sequence[Baseline], table: Aligned) -> bool:
 
 
 def _is_of_records(body: Sequence[Baseline], columns: Sequence[Sequence[list[Word]]]) -> bool:
-    """Whether each label in the first column begins a row that fills all columns and is drawn before the next one."""
+    """Return whether labels in the first column begin full rows, drawn in order."""
     starts = [index for index, cell in enumerate(columns[0]) if cell]
     if len(starts) < _SURE_ROWS or starts[0] or not all(column[index] for column in columns for index in starts):
         return False

@@ -1,8 +1,8 @@
-"""Grids of drawn lines on a PDF page: the tables whose columns are ruled.
+"""Find the grids of drawn lines on a PDF page: tables with ruled columns.
 
 Invariants:
-- A grid has two columns and more, and each of its columns has a drawn line on both sides.
-- Lines are merged by sorting and meet by bisection: work grows with their number, not its square.
+- A grid has at least two columns. Each inner column edge has a drawn line; an outer side may be open.
+- Lines are merged by sorting, and crossings are found by bisection, to avoid comparing all pairs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import msgspec
 from parsers.pdf.layout.rules import Rule
 
 _SAME: Final = 2.5  # points: lines nearer than this are one line
-_GAP: Final = 3.5  # points: a wider gap ends a line, or parts it from the one that it would meet
+_GAP: Final = 3.5  # points: a wider gap ends a line, or separates it from a crossing line
 _MOST: Final = 1_500  # merged lines of a direction; a page with more is a drawing
-_OPEN: Final = 12.0  # points: what lines stick out of a grid at least where its outer columns have no line
-_NARROWEST: Final = 4.0  # points: a narrower column or row is the space of a double line
+_OPEN: Final = 12.0  # points: lines that extend further beyond the outermost edge show an open outer column
+_NARROWEST: Final = 4.0  # points: a narrower column or row is the space within a double line
 
 
 class RuledGrid(msgspec.Struct):
@@ -39,7 +39,7 @@ class RuledGrid(msgspec.Struct):
     floors: set[tuple[int, int]]
 
     def spans_right(self, row: int, column: int) -> int:
-        """Return the column behind the last one that a cell covers."""
+        """Return the column after the last one that a cell covers."""
         end = column
         while end < len(self.xs) - 2 and (row, end) not in self.walls:
             end += 1
@@ -61,7 +61,7 @@ def grids(rules: Sequence[Rule]) -> list[RuledGrid]:
 
 
 def _merged(rules: list[Rule]) -> list[Rule]:
-    """Rules on one line made one where they touch."""
+    """Return the rules with those on one line merged where they touch."""
     kept: list[Rule] = []
     for group in _clusters(sorted(rules, key=lambda rule: rule.at)):
         at = sorted(rule.at for rule in group)[len(group) // 2]
@@ -89,7 +89,7 @@ def _clusters(rules: Sequence[Rule]) -> Iterator[list[Rule]]:
 
 
 def _components(across: list[Rule], down: list[Rule]) -> Iterator[tuple[list[Rule], list[Rule]]]:
-    """Yield lines that meet, directly or through others."""
+    """Yield the groups of lines that are connected, directly or through others."""
     parent = list(range(len(across) + len(down)))
 
     def root(index: int) -> int:
@@ -136,7 +136,7 @@ def _edges(places: Sequence[float]) -> list[float]:
 
 
 def _opened(edges: list[float], crossing: Sequence[Rule]) -> list[float]:
-    """Return the edges, with open sides added where two or more crossing lines end further out."""
+    """Return the edges, plus open sides where two crossing lines end further out."""
     if len(crossing) < 2 or not edges:
         return edges
     low = sorted(rule.low for rule in crossing)[1]
@@ -151,7 +151,7 @@ def _nearest(edges: Sequence[float], at: float) -> int:
 
 
 def _covered(edges: Sequence[float], rule: Rule) -> Iterator[int]:
-    """Yield the intervals between edges whose middle a line covers."""
+    """Yield the indexes of the intervals between edges whose middle a line covers."""
     first = max(bisect_left(edges, rule.low) - 1, 0)
     for index in range(first, len(edges) - 1):
         middle = (edges[index] + edges[index + 1]) / 2

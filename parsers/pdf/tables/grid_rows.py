@@ -1,11 +1,12 @@
-"""The rows of a table whose columns are ruled.
+"""Build the rows of a table with ruled columns.
 
 Invariants:
-- Every word inside a grid is in one cell: where its middle lies. Words of a line that runs over a whole grid with
-  nothing beside it, above its first row or below its last one, are given back.
-- A drawn line ends a row. Between two of them rows of print are rows of the table only where they fill every column
-  that is filled there at all, three times or with figures; otherwise they are lines of its cells.
-- A cell without lines inside that covers several rows stands in each of them; over header rows, in the last.
+- Every word inside a grid is in one cell: the one that contains its middle.
+- Full-width title lines above the first row and notes below the last are returned, not part of the table.
+- A drawn line ends a row. Between two drawn lines, several printed rows can be rows of the table: at least three of
+  them fill every used column, or two do and a column holds only figures or the grid has at most two bands. Otherwise
+  they are lines of its cells.
+- A cell that covers several rows, with no drawn line inside, is repeated in each; over header rows it is in the last.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from parsers.pdf.tables.grid import RuledGrid
 from parsers.pdf.tables.row_grouping import grouped
 
 _MIDDLE: Final = 0.3  # of the font size: from the baseline to the middle of a letter
-_LAYOUT: Final = 8  # lines of print in two cells of one row: the grid only lays out a page
+_LAYOUT: Final = 8  # printed lines: with as many in two cells of one row, the grid may only lay out a page
 _PROSE_WORDS: Final = 4
-_EVEN: Final = 0.9  # of their lines: cells whose lines stand beside each other are rows of a table
-_MID_SENTENCE: Final = 0.4  # of the lines of running text begin with a small letter, at least
-_NOTES: Final = 4  # of the columns of a table, one in so many is filled in a row of notes below it, at most
+_EVEN: Final = 0.9  # of their lines: cells with a larger share of lines at the same heights are rows of a table
+_MID_SENTENCE: Final = 0.4  # least share of the lines of running text that begin with a small letter
+_NOTES: Final = 4  # a row of notes below a table fills at most one in this many of its columns
 _HEADER_ROWS: Final = 4
-_LEVEL: Final = 0.35  # of the font size: lines of two cells whose heights differ less stand beside each other
-_ROWS: Final = 3  # of print that fill every column from which they are rows of the table
+_LEVEL: Final = 0.35  # of the font size: lines of two cells whose heights differ by less are at the same height
+_ROWS: Final = 3  # printed rows that fill every used column: as many are always rows of the table
 
 _Cell = list[Baseline]
 
 
 class _TableRow(msgspec.Struct):
-    """A row of a table: of each column the lines of print in its cell; and whether a cell covers several columns."""
+    """The printed lines of each cell in a row, and whether one covers several columns."""
 
     cells: list[_Cell]
     spans: bool = False
@@ -51,7 +52,7 @@ class _TableRow(msgspec.Struct):
 
 
 def inside(grid: RuledGrid, words: Sequence[Word]) -> list[Word]:
-    """Return the words that stand in a grid."""
+    """Return the words whose middle is inside a grid."""
     return [
         word
         for word in words
@@ -61,15 +62,15 @@ def inside(grid: RuledGrid, words: Sequence[Word]) -> list[Word]:
 
 
 def grid_table(grid: RuledGrid, words: Sequence[Word], turned: bool) -> tuple[list[Line], list[Word]]:
-    """Return the rows of a table, and the words in its grid that are not part of it.
+    """Return the rows of a table and the other words in its grid.
 
     Args:
         grid: its drawn lines.
-        words: the words inside.
-        turned: whether its first column is the one on the right.
+        words: the words inside the grid.
+        turned: whether its first column is the rightmost one.
 
     Returns:
-        No rows where the grid only lays out a page or frames one column.
+        The rows and the other words. There are no rows where the grid only lays out a page or frames one column.
     """
     bands = _bands(grid, words)
     if _lays_out(bands) or len({column for band in bands for column in band.filled()}) < 2:
@@ -96,7 +97,7 @@ def grid_table(grid: RuledGrid, words: Sequence[Word], turned: bool) -> tuple[li
 
 
 def _bands(grid: RuledGrid, words: Sequence[Word]) -> list[_TableRow]:
-    """Return the words between each two horizontal lines, by column and line of print."""
+    """Return the words between consecutive horizontal lines, by column and printed line."""
     count = len(grid.xs) - 1
     sorted_in: list[list[list[Word]]] = [[[] for _ in range(count)] for _ in grid.ys[1:]]
     spanning = [False] * len(sorted_in)
@@ -112,7 +113,7 @@ def _bands(grid: RuledGrid, words: Sequence[Word]) -> list[_TableRow]:
 
 
 def _lays_out(bands: Sequence[_TableRow]) -> bool:
-    """Return whether cells that stand beside each other are columns of prose."""
+    """Return whether cells side by side are columns of prose."""
     for band in bands:
         long = [cell for cell in band.cells if len(cell) >= _LAYOUT and _words_a_line(cell) >= _PROSE_WORDS]
         if len(long) < 2:
@@ -123,7 +124,7 @@ def _lays_out(bands: Sequence[_TableRow]) -> bool:
 
 
 def _goes_on(cell: _Cell) -> bool:
-    """Return whether the lines of a cell are those of running text: many begin in the middle of a sentence."""
+    """Return whether many lines of a cell begin in the middle of a sentence."""
     return sum(line.words[0].text[:1].islower() for line in cell) >= _MID_SENTENCE * len(cell)
 
 
@@ -132,7 +133,7 @@ def _words_a_line(cell: _Cell) -> float:
 
 
 def _spread(grid: RuledGrid, bands: list[_TableRow]) -> None:
-    """Give the text of a cell that covers several rows to each of them."""
+    """Repeat the text of a cell that covers several rows in each of them."""
     for column in range(len(grid.xs) - 1):
         top = 0
         for row in range(len(bands)):
@@ -159,7 +160,7 @@ def _spread_cell(bands: Sequence[_TableRow], column: int) -> None:
 
 
 def _full(band: _TableRow) -> int:
-    """Return how many lines of print fill every column that is filled at all."""
+    """Return the number of printed lines that fill every used column."""
     filled = [cell for cell in band.cells if cell]
     if len(filled) < 2:
         return 0
@@ -168,7 +169,7 @@ def _full(band: _TableRow) -> int:
 
 
 def _nearest(ordered: Sequence[float], base: float) -> float:
-    """Return how far the nearest of some heights, in order, is."""
+    """Return the distance from a height to the nearest of some ordered heights."""
     place = bisect_right(ordered, base)
     return min((abs(other - base) for other in ordered[max(place - 1, 0) : place + 1]), default=float("inf"))
 
@@ -201,12 +202,12 @@ def _rows(band: _TableRow, bands: int) -> list[_TableRow]:
 
 
 def _has_figures(band: _TableRow, full: int) -> bool:
-    """Return whether a column holds as many figures as there are full lines, and nothing else."""
+    """Return whether a column has exactly one figure for each full line, and nothing else."""
     return any(len(cell) == full and all(is_figure(_cell_text([line])) for line in cell) for cell in band.cells)
 
 
 def _without_titles(found: list[_TableRow]) -> tuple[list[_TableRow], list[Word]]:
-    """Leave out rows of one cell over the whole width, at the top and at the foot."""
+    """Remove titles above and notes below the table; return the rows and the removed words."""
     first, last = 0, len(found)
     while first < last and found[first].spans and len(found[first].filled()) == 1 and found[first].cells[0]:
         first += 1
@@ -218,7 +219,10 @@ def _without_titles(found: list[_TableRow]) -> tuple[list[_TableRow], list[Word]
 
 
 def _header_rows(found: Sequence[_TableRow]) -> int:
-    """How many rows head the table: those in bold or with cells over several columns, and one that names figures."""
+    """Return the number of header rows.
+
+    They are bold, have cells over several columns, or name columns of figures.
+    """
     bold = [all(word.bold for word in row.words()) for row in found]
     count = 0
     while count < min(_HEADER_ROWS, len(found) - 1):
@@ -236,7 +240,7 @@ def _header_rows(found: Sequence[_TableRow]) -> int:
 
 
 def _lower(above: _TableRow, row: _TableRow) -> None:
-    """Let a cell that covers two header rows stand in the lower one."""
+    """Move a cell that covers two header rows to the lower one."""
     for column, cell in enumerate(above.cells):
         if cell and row.cells[column] and all(a is b for a, b in zip(cell, row.cells[column], strict=False)):
             above.cells[column] = []

@@ -1,8 +1,8 @@
-"""Which rows of print make up one row of a table.
+"""Group printed rows into table rows.
 
 Invariants:
-- Rows of print are grouped as they follow each other, and every one is in one group.
-- Without evidence each row of print is a row of the table.
+- A group is a run of consecutive printed rows, and every printed row is in one group.
+- Without evidence, each printed row is a row of the table.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Final
 
 from parsers.header_rows import is_figure
 
-_PADDED: Final = 1.2  # a step between rows that is this much larger than one between the lines of a cell
+_PADDED: Final = 1.2  # least ratio of a step between table rows to a step between the lines of a cell
 
 Cells = Sequence[str]
 
 
 def grouped(bases: Sequence[float], cells: Sequence[Cells]) -> list[int]:
-    """Return the number of the table's row that each row of print belongs to, from 0.
+    """Return the number of the table row of each printed row, from 0.
 
     Args:
-        bases: heights of the rows of print, downwards.
-        cells: of each, the texts of its cells.
+        bases: baseline heights of the printed rows, downwards.
+        cells: texts of the cells of each printed row.
     """
     for group in (_by_steps, _by_text_column, _by_first_column):
         found = group(bases, cells)
@@ -34,7 +34,10 @@ def grouped(bases: Sequence[float], cells: Sequence[Cells]) -> list[int]:
 
 
 def _by_steps(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | None:
-    """Return rows come at two steps, and all those that come at the smaller one leave a cell empty."""
+    """Group by the step before each row; None without evidence.
+
+    Evidence: there are two sizes of step, and every row after a small step leaves a used cell empty.
+    """
     steps = [below - above for above, below in pairwise(bases)]
     if not steps or max(steps) < _PADDED * min(steps):
         return None
@@ -46,7 +49,10 @@ def _by_steps(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | Non
 
 
 def _by_text_column(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | None:
-    """Return the lines of one column come at two steps; short cells stand beside them at any height."""
+    """Group by the steps between the lines of one text column; None without evidence.
+
+    Evidence: its lines have two sizes of step. Short cells are beside them at any height.
+    """
     alone = {texts.index(next(filter(None, texts))) for texts in cells if sum(map(bool, texts)) == 1}
     for column in sorted(alone):
         lines = [index for index, texts in enumerate(cells) if texts[column]]
@@ -66,7 +72,7 @@ def _by_text_column(bases: Sequence[float], cells: Sequence[Cells]) -> list[int]
 
 
 def _attach(groups: list[int], bases: Sequence[float], lines: Sequence[int]) -> None:
-    """Give rows of print without a line of the text column to the group whose lines are nearer."""
+    """Assign each printed row without a line in the text column to the nearest group."""
     for index in range(len(groups)):
         place = bisect_left(lines, index)
         if place < len(lines) and lines[place] == index:
@@ -76,9 +82,9 @@ def _attach(groups: list[int], bases: Sequence[float], lines: Sequence[int]) -> 
 
 
 def _by_first_column(bases: Sequence[float], cells: Sequence[Cells]) -> list[int] | None:
-    """Return a row begins where the first column is filled.
+    """Group by the first column: a row begins where it is filled; None without evidence.
 
-    The others only go on with words of cells that are filled.
+    Evidence: every other printed row only continues filled cells, and not with figures.
     """
     groups = _numbered(bool(texts[0]) for texts in cells)
     if not cells[0][0] or len(set(groups)) == len(groups):
@@ -103,7 +109,7 @@ def _numbered(starts: Iterable[bool]) -> list[int]:
 
 
 def _at_most_one(groups: Sequence[int], cells: Sequence[Cells], columns: Sequence[int]) -> bool:
-    """Return whether no figure of a column falls into one row with another one of it."""
+    """Return whether each group has at most one figure in each column."""
     seen: set[tuple[int, int]] = set()
     for group, texts in zip(groups, cells, strict=True):
         for column in columns:
@@ -115,7 +121,7 @@ def _at_most_one(groups: Sequence[int], cells: Sequence[Cells], columns: Sequenc
 
 
 def _filled(groups: Sequence[int], cells: Sequence[Cells], columns: Sequence[int]) -> list[bool]:
-    """For each group, whether one of some columns is filled in it."""
+    """Return, for each group, whether any of the columns is filled in it."""
     found = [False] * (max(groups) + 1)
     for group, texts in zip(groups, cells, strict=True):
         found[group] |= any(texts[column] for column in columns)

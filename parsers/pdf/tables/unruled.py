@@ -1,9 +1,9 @@
-"""Tables of a PDF without ruled columns, by the free strips between their columns.
+"""Find the tables of a PDF without ruled columns, by the free strips between columns.
 
 Invariants:
-- Each row of a table, but for rows at its top that head several columns, leaves the same strips free.
-- A list with its bullets or numbers, and code, are no tables.
-- A run of rows is looked at once: where it is a list, none of its rows is tried again.
+- Each row of a table leaves the same strips free, except for top rows that head several columns.
+- A bulleted or numbered list is not a table, nor is code.
+- A run of rows is searched once. Where it is a list, its rows are not tried again.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from parsers.pdf.layout.baselines import Baseline, is_clause, is_marker, is_mono
 from parsers.pdf.layout.words import Word
 
 CELL_GAP: Final = 0.9  # of the font size: the narrowest gap between the cells of a row
-_STRETCHED: Final = 1.6  # font sizes: no space of a justified line is wider
-_EVEN: Final = 0.4  # of the widest: the narrowest space of such a line
-_NARROWEST: Final = 0.5  # of the font size: what the gaps of all its rows leave in common, at least
-_FAR: Final = 3.0  # font sizes: a table has no rows further apart
-_NEAR: Final = 1.6  # font sizes: a row of print in the first column alone is no further down
-_SURE_ROWS: Final = 4  # rows that leave a strip free, from which it parts columns though no gap in it is wide
-_LIST_PARTS: Final = 2  # of a line in a list: its mark and its text
-_PROSE_WORDS: Final = 4  # of a line behind the number of a paragraph, on average
-_HEADS: Final = 2  # rows at the top that may head several columns
+_STRETCHED: Final = 1.6  # font sizes: the widest space of a justified line
+_EVEN: Final = 0.4  # of the widest space: the narrowest space of a justified line
+_NARROWEST: Final = 0.5  # of the font size: the least width of a strip that all rows leave free
+_FAR: Final = 3.0  # font sizes: the largest step between rows of a table
+_NEAR: Final = 1.6  # font sizes: the largest step before a printed row in the first column alone
+_SURE_ROWS: Final = 4  # rows: a strip that as many leave free separates columns, even with no wide gap
+_LIST_PARTS: Final = 2  # parts of a line in a list: its mark and its text
+_PROSE_WORDS: Final = 4  # least average number of words on a line after the number of a paragraph
+_HEADS: Final = 2  # most rows at the top that head several columns
 
 Strip = tuple[float, float]
 
@@ -36,9 +36,9 @@ class Aligned(NamedTuple):
     """A table without ruled columns.
 
     Attributes:
-        end: the index behind its last row; behind the rows that are none where there is no table.
-        strips: the free strips between its columns, from left to right; none where there is no table.
-        heads: how many rows at its top head several columns, and do not leave all strips free.
+        end: index after its last row; without a table, after the rows that are not one.
+        strips: the free strips between its columns, from left to right; empty without a table.
+        heads: number of rows at its top that head several columns and do not leave all strips free.
     """
 
     end: int
@@ -72,7 +72,10 @@ def find_table(region: Sequence[Baseline], first: int) -> Aligned:
 
 
 def _refined(band: Sequence[Baseline], strips: list[Strip]) -> tuple[list[Strip], int]:
-    """Add the strips that only many rows together show; count top rows that do not leave them free."""
+    """Return the refined strips and the number of top rows across them.
+
+    Many rows together show further strips.
+    """
     best, heads = strips, 0
     for skipped in range(_HEADS + 1):
         body = band[skipped:]
@@ -103,7 +106,7 @@ def cell_words(row: Baseline, strips: Sequence[Strip], head: bool = False) -> li
     Args:
         row: the row.
         strips: the free strips of its table.
-        head: whether it may head several columns: what stands together is in the column where it begins.
+        head: whether it may head several columns; a run of words is then in the column where it begins.
     """
     edges = [(low + high) / 2 for low, high in strips]
     cells: list[list[Word]] = [[] for _ in range(len(edges) + 1)]
@@ -113,7 +116,7 @@ def cell_words(row: Baseline, strips: Sequence[Strip], head: bool = False) -> li
 
 
 def _is_list(region: Sequence[Baseline], strips: Sequence[Strip]) -> bool:
-    """Return whether what stands left of the first strip are bullets or numbers of items, or those of paragraphs."""
+    """Return whether only bullets, item numbers or paragraph numbers precede the first strip."""
     marks = [[word for word in row.words if word.x1 <= strips[0][0] + 0.5] for row in region]
     if any(len(words) > 1 for words in marks):
         return False
@@ -122,7 +125,7 @@ def _is_list(region: Sequence[Baseline], strips: Sequence[Strip]) -> bool:
 
 
 def _are_clauses(region: Sequence[Baseline], texts: Sequence[str], strip: Strip) -> bool:
-    """Return whether numbers that rise stand before prose."""
+    """Return whether the texts are ascending numbers before prose."""
     if not all(is_clause(text) for text in texts):
         return False
     numbers = [[int(part) for part in re.findall(r"\d+", text)] for text in texts]
@@ -131,7 +134,7 @@ def _are_clauses(region: Sequence[Baseline], texts: Sequence[str], strip: Strip)
 
 
 def free_strips(row: Baseline) -> list[Strip]:
-    """Return the gaps of a row that are as wide as between cells."""
+    """Return the gaps of a row that are at least as wide as between cells."""
     gaps = [right.x0 - left.x1 for left, right in pairwise(row.words)]
     if len(gaps) > 2 and max(gaps) < _STRETCHED * row.size and min(gaps) > _EVEN * max(gaps):
         return []  # a line of prose whose spaces are stretched to fill it
@@ -140,14 +143,14 @@ def free_strips(row: Baseline) -> list[Strip]:
 
 
 def _common(strips: Sequence[Strip], row: Baseline) -> list[Strip]:
-    """Return the strips as far as a row leaves them free."""
+    """Return the parts of the strips that a row leaves free."""
     kept = []
     starts = [word.x0 for word in row.words]
     ends: list[float] = []
     for word in row.words:
         ends.append(max(word.x1, ends[-1] if ends else float("-inf")))
     for low, high in strips:
-        # the gaps that meet the strip: before each word that begins in it, and behind the last one that begins before
+        # the gaps that overlap the strip: before each word that begins in it, and after the last word before it
         index = bisect_left(starts, low)
         best = (low, low)
         while index <= len(starts):

@@ -1,8 +1,8 @@
-"""The rows of a table whose columns are not ruled.
+"""Build the rows of a table without ruled columns.
 
 Invariants:
-- Every word of its rows of print is in one cell.
-- Lines drawn below each row part the rows; one below the first rows says that these head the table.
+- Every word of its printed rows is in one cell.
+- Drawn lines between rows separate the rows. A drawn line below the first rows makes them header rows.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from parsers.pdf.layout.words import Word
 from parsers.pdf.tables.row_grouping import grouped
 from parsers.pdf.tables.unruled import Aligned, cell_words
 
-_PROSE_WORDS: Final = 4  # words of a filled cell, on average, from which a column holds prose
-_WIDE: Final = 0.6  # of the table's width that the pieces of a line cover at one height, at least
+_PROSE_WORDS: Final = 4  # least average number of words in the filled cells of a column of prose
+_WIDE: Final = 0.6  # least share of the table's width that the pieces of a line at one height cover
 _SAME: Final = 2.5  # points: pieces nearer than this are one line
-_HEADS: Final = 3  # rows of print, at most, above the line below the header
-_LINED: Final = 3  # lines between rows from which each of them ends a row
+_HEADS: Final = 3  # most printed rows above the line below the header
+_LINED: Final = 3  # lines between rows: with as many, each of them ends a row
 
 
 def column_kind(cells: Sequence[Sequence[Word]]) -> str:
-    """``prose``, ``marks`` of items, or the ``cells`` of a table."""
+    """Return the kind of a column: ``prose``, ``marks`` of items, or ``cells`` of a table."""
     if not cells or all(len(cell) == 1 and is_marker(cell[0].text) for cell in cells):
         return "marks"
     return "prose" if statistics.mean(len(cell) for cell in cells) >= _PROSE_WORDS else "cells"
 
 
 def table_lines(band: Sequence[Baseline], table: Aligned, turned: bool, rules: Sequence[Rule] = ()) -> list[Line]:
-    """Return the rows of a table between free strips.
+    """Return the rows of a table whose columns are separated by free strips.
 
     Args:
-        band: its rows of print.
+        band: its printed rows.
         table: its strips.
-        turned: whether its first column is the one on the right.
-        rules: the page's lines in the same frame.
+        turned: whether its first column is the rightmost one.
+        rules: the page's rules in the same frame.
     """
     printed: list[tuple[str, ...]] = []
     for index, row in enumerate(band):
@@ -68,7 +68,7 @@ def table_lines(band: Sequence[Baseline], table: Aligned, turned: bool, rules: S
 
 
 def _separators(band: Sequence[Baseline], rules: Sequence[Rule]) -> list[float]:
-    """Heights of the horizontal lines between the first and the last row that run over most of a table."""
+    """Return the heights of lines between rows across most of the table."""
     left, right = min(row.x0 for row in band), max(row.x1 for row in band)
     pieces = sorted(
         (rule.at, min(rule.high, right) - max(rule.low, left))
@@ -87,14 +87,14 @@ def _separators(band: Sequence[Baseline], rules: Sequence[Rule]) -> list[float]:
 
 
 def _parted(band: Sequence[Baseline], separators: Sequence[float]) -> list[int]:
-    """For each row of print, how many lines stand above it."""
+    """Return the number of separators above each printed row."""
     return [bisect_left(separators, row.base) for row in band]
 
 
 def _grouped(
     band: Sequence[Baseline], printed: Sequence[tuple[str, ...]], parts: Sequence[int], heads: int
 ) -> list[int]:
-    """Return the number of the table's row that each row of print belongs to."""
+    """Return the number of the table row of each printed row."""
     if parts[-1] >= _LINED and not _too_full(printed, parts):
         return list(parts)
     groups: list[int] = []
@@ -111,7 +111,10 @@ def _grouped(
 
 
 def _too_full(printed: Sequence[tuple[str, ...]], parts: Sequence[int]) -> bool:
-    """Return whether two figures of one column stand between the same two lines, so that not every row has a line."""
+    """Return whether two figures of one column are between the same lines.
+
+    Then not every row has a line.
+    """
     seen: set[tuple[int, int]] = set()
     for part, cells in zip(parts, printed, strict=True):
         for column, text in enumerate(cells):
@@ -123,7 +126,7 @@ def _too_full(printed: Sequence[tuple[str, ...]], parts: Sequence[int]) -> bool:
 
 
 def _mark_header(lines: Sequence[Line], groups: Sequence[int], parts: Sequence[int], heads: int) -> None:
-    """Say which rows head the table, where a line below them or cells over several columns show it."""
+    """Mark header rows, shown by a line below or cells over several columns."""
     above = [group for group, part in zip(groups, parts, strict=True) if part == 0]
     count = above[-1] + 1 if above and parts[-1] and len(above) <= _HEADS else 0
     count = count if count < len(lines) else 0
