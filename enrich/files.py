@@ -38,6 +38,7 @@ def atomic_file(path: Path, appear: Callable[[Path, Path], None] = os.replace) -
     """Yield a temporary path; its file replaces ``path`` if the block ends without an error.
 
     Args:
+        path: the file to write.
         appear: moves the first path to the second.
     """
     target = Path(os.path.realpath(path)) if path.is_symlink() else path

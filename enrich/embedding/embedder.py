@@ -198,6 +198,8 @@ class Embedder:
         """Return the vectors of n texts, blank ones too, without checking the runtime first.
 
         Args:
+            texts: the texts.
+            kind: whether they are passages or queries.
             plan: how to batch: sorted by length, as :meth:`encode` does; each text alone; or in the order given, so
                 that a batch mixes long and short texts.
         """
@@ -329,6 +331,9 @@ def open_embedder(
     Verifies the model's files now; loads the runtime with the first vector.
 
     Args:
+        name: name of a known model.
+        registry: the known models.
+        folder: the folder of all models.
         runtime: such as ``onnx`` or ``llama.cpp:fp16``, or a function that chooses one at loading time; None for the
             model's first.
         device: such as ``cpu``, ``cuda`` (all GPUs, in PyTorch) or ``cuda:1``; None for GPUs where there are any.

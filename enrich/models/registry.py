@@ -350,9 +350,9 @@ class ModelFolder:
             return {}
 
     def remember(self, place: Path, stamp: Stamp) -> None:
-        """Remember what :func:`check_files` found in a folder."""
+        """Cache the result of :func:`check_files` for a folder."""
         record = self._record(place)
-        # A root that cannot be written costs the hashes at every start, and nothing else.
+        # If the root is read-only, every start computes the hashes again.
         with contextlib.suppress(OSError):
             atomic_write(record, msgspec.json.encode(stamp, order="sorted"))
 
@@ -361,10 +361,12 @@ def find_llm(name: str, registry: Registry, folder: ModelFolder) -> tuple[Langua
     """Return a language model and its GGUF file.
 
     Args:
-        name: of a known model, or the path of any file that ends in ``.gguf``.
+        name: name of a known model, or the path of a ``.gguf`` file.
+        registry: the known models.
+        folder: the folder of all models.
 
     Raises:
-        ModelError: when it is unknown, missing or not what its hash says.
+        ModelError: when it is unknown or missing, or does not match its hash.
     """
     if name.endswith(".gguf"):
         path = Path(name)
@@ -377,10 +379,12 @@ def check_files(model: Model, place: Path, before: Mapping[str, Seen] = MappingP
     """Check a model's files in a folder; return their sizes, times and hashes.
 
     Args:
-        before: an earlier result; the hash of a file that has not moved since is taken from it.
+        model: the model.
+        place: the folder with its files.
+        before: an earlier result; its hash is reused for a file of unchanged size and time.
 
     Raises:
-        ModelError: naming the first file that is missing or different, with what was expected.
+        ModelError: for the first missing or different file, with the expected size or hash.
     """
     for file in model.files:
         _check_size(place / file.path, file.size)
@@ -393,7 +397,7 @@ def check_files(model: Model, place: Path, before: Mapping[str, Seen] = MappingP
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -417,7 +421,7 @@ def _check_size(path: Path, expected: int) -> None:
 
 
 def _look(path: Path, before: Seen | None) -> Seen:
-    """Return the current state of a file; take its hash anew where size or time differ from ``before``."""
+    """Return the state of a file; hash it again if size or time differ from ``before``."""
     stat = path.stat()
     if before is not None and (before.size, before.modified) == (stat.st_size, stat.st_mtime_ns):
         return before

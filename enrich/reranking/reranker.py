@@ -39,6 +39,7 @@ class Reranker(Protocol):
         """Return one score per text, (n,) in float32; higher is better.
 
         Args:
+            query: the query.
             texts: embedded texts with their prefix, as the embedder and BM25 read them.
         """
 

@@ -104,10 +104,12 @@ def network_of(model: EmbedderModel, folder: Path, attention: str | None = None)
     """Return the modules of a model up to its pooling, on the CPU in single precision.
 
     Args:
+        model: the model.
+        folder: the folder with its files.
         attention: an implementation by its name in transformers; None for the library's choice.
 
     Raises:
-        ModelError: when the folder cannot be loaded or is not what the registry says.
+        ModelError: when the folder cannot be loaded or does not match the registry.
     """
     network = _checked_network(model, folder, torch.device("cpu"), torch.float32, attention)
     return [module for module in network if not isinstance(module, Normalize)]
@@ -116,7 +118,7 @@ def network_of(model: EmbedderModel, folder: Path, attention: str | None = None)
 def _checked_network(
     model: EmbedderModel, folder: Path, device: torch.device, dtype: torch.dtype, attention: str | None = None
 ) -> SentenceTransformer:
-    """Return the network, which is what the registry says of pooling, dimension and longest input."""
+    """Return the network; raise if pooling, dimension or maximum input differ from the registry."""
     try:
         network = load_offline(SentenceTransformer, folder, device, dtype, attention)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
