@@ -132,7 +132,7 @@ class NoteWriter:
         self._lock = threading.Lock()
         self._failures = 0
         self.counts: Counter[str] = Counter()
-        """Number of notes written, rejected, failed, retried, narrowed and silenced, and of each reason of a rejection."""
+        """Number of notes written, rejected, failed, retried, narrowed and silenced, and of each rejection reason."""
 
     @property
     def fingerprint(self) -> str:
