@@ -30,14 +30,14 @@ class OutOfMemory(Exception):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """What made a vector; recorded for each batch, and no part of the fingerprint.
+    """Origin of a vector; recorded for each batch, and not part of the fingerprint.
 
     Attributes:
         runtime: its name in :data:`RUNTIMES`.
         precision: of the weights and the arithmetic: ``fp32``, ``bf16``, …
         device: ``cpu``, or ``cuda`` and the name of the GPU.
-        libraries: version by name, of those that compute.
-        file: SHA-256 of the converted file; empty where the model's own weights are read.
+        libraries: versions by name of the libraries that compute.
+        file: SHA-256 of the converted file; empty if the model's own weights are read.
     """
 
     runtime: str
@@ -57,7 +57,7 @@ class Runtime(Protocol):
 
     @property
     def provenance(self) -> Provenance:
-        """What it is."""
+        """Provenance of its vectors."""
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
         """Return the pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens.
@@ -68,7 +68,7 @@ class Runtime(Protocol):
 
 
 class Weights(NamedTuple):
-    """What a runtime loads.
+    """Files that a runtime loads.
 
     Attributes:
         place: the model's folder, or the file converted from it.
@@ -88,7 +88,7 @@ def _as_wanted(wanted: str | None) -> list[str | None]:
 
 
 def _every_gpu(wanted: str | None) -> list[str | None]:
-    """Return every GPU where GPUs are meant and there are several."""
+    """Return every GPU if GPUs are wanted and there are several."""
     if wanted is not None and wanted != "cuda":
         return [wanted]
     import torch

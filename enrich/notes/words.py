@@ -115,7 +115,7 @@ def related(a: str, b: str) -> bool:
 def text_language(text: str) -> str:
     """Return a text's language, or a script used by few languages; empty if uncertain.
 
-    Decided by the script of most letters and, for Latin ones, by the commonest words of eight languages (Zipf: a handful of
+    Decided by the script of most letters and, for Latin, by the commonest words of eight languages (Zipf: a handful of
     function words makes up a third of running text): one language must have two of them, and twice those of the next.
     Kana distinguish Japanese from Chinese: nearly every Japanese sentence has some.
     """
