@@ -1,8 +1,8 @@
-"""Writing files that appear whole or not at all.
+"""Write files atomically.
 
 Invariants:
-- Whoever opens the path reads the old bytes or the new ones, whole, also after a power cut.
-- A write that fails leaves the old file as it was and no temporary file behind.
+- A reader of the path gets all of the old bytes or all of the new ones, also after a power cut.
+- A failed write leaves the old file unchanged and no temporary file.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-TEMPORARY: Final = re.compile(r"\.[0-9a-f]{32}\.tmp")  # what a killed writer leaves
+TEMPORARY: Final = re.compile(r"\.[0-9a-f]{32}\.tmp")  # left by a killed writer
 
 
 def atomic_write(path: Path, data: bytes) -> None:
     """Write a file in one step: temporary file, fsync, replace, fsync of the folder.
 
-    A link is followed, and a device or a pipe is written directly: nothing can take its place.
+    Follows a link. Writes a device or a pipe directly, since it cannot be replaced.
 
     Raises:
-        OSError: when it cannot be written; the file is then as it was.
+        OSError: when the file cannot be written; it is then unchanged.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(data)
@@ -35,9 +35,10 @@ def atomic_write(path: Path, data: bytes) -> None:
 
 @contextmanager
 def atomic_file(path: Path, appear: Callable[[Path, Path], None] = os.replace) -> Iterator[Path]:
-    """Give a temporary path; its file takes its place at ``path`` once the block ends without an error.
+    """Yield a temporary path; its file replaces ``path`` if the block ends without an error.
 
     Args:
+        path: the file to write.
         appear: moves the first path to the second.
     """
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
@@ -53,7 +54,7 @@ def atomic_file(path: Path, appear: Callable[[Path, Path], None] = os.replace) -
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, to stay through a power cut."""
+    """Create a folder and its parents; they survive a power cut."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -61,7 +62,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have a file or folder on the disk before this returns."""
+    """Flush a file or folder to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

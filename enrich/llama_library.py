@@ -1,4 +1,4 @@
-"""llama.cpp's library, loaded so that it logs nothing but errors, and those to us."""
+"""Load llama.cpp's library and collect its errors; it prints no log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any, Final
 
 _LOG_LEVEL_ERROR: Final = 4  # ggml.h; the comment in llama_cpp/_logger.py is out of date
-_said: deque[str] = deque(maxlen=20)  # the last lines llama.cpp logged as errors
+_said: deque[str] = deque(maxlen=20)  # the last errors that llama.cpp logged
 _log_callback: Any = None  # llama.cpp calls it until the process ends, so it must never be collected
 
 
@@ -32,5 +32,5 @@ def quiet_library() -> Any:
 
 
 def last_words() -> str:
-    """Return the last error that llama.cpp logged, in parentheses; empty where it logged none."""
+    """Return the last error that llama.cpp logged, in parentheses; empty if there is none."""
     return f" ({_said[-1]})" if _said else ""

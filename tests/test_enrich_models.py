@@ -444,7 +444,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from enrich.models import fetching
-from enrich.models.sources import FolderSource
+from enrich.models.sources import LocalFolder
 from enrich.models.registry import ModelFolder, load_registry
 
 def hang(*_):
@@ -461,18 +461,18 @@ else:
     setattr(fetching, sys.argv[1], hang)
 root, good, toml = (Path(each) for each in sys.argv[2:])
 registry = load_registry(toml)
-fetching.fetch(registry.get("mine"), ModelFolder(root), [FolderSource(path=str(good))], lambda line: None)
+fetching.fetch_model(registry.get("mine"), ModelFolder(root), [LocalFolder(path=str(good))], lambda line: None)
 """
 
 
-@pytest.mark.parametrize("where", ["_copy", "check", "_install"])
+@pytest.mark.parametrize("where", ["_copy", "check_files", "_install"])
 def test_a_killed_fetch_leaves_no_model_and_the_next_one_works(tmp_path: Path, where: str) -> None:
     good = put(tmp_path / "good", {"a.gguf": b"abc"})
     toml = tmp_path / "mine.toml"
     toml.write_text(entry(sha=hashlib.sha256(b"abc").hexdigest()))
     root = tmp_path / "root"
     command = [sys.executable, "-c", KILLED, where, str(root), str(good), str(toml)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=registry.BUILT_IN.parent.parent) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=registry.BUILT_IN.parents[2]) as process:
         assert process.stdout is not None and process.stdout.readline() == "hanging\n"
         process.send_signal(signal.SIGKILL)
     model = load_registry(toml).get("mine")
@@ -558,7 +558,7 @@ fetching.HUB_TIMEOUT = float(sys.argv[3])
 model = msgspec.json.decode(sys.argv[1], type=LanguageModel)
 started = time.monotonic()
 try:
-    print(fetching.fetch(model, ModelFolder(Path(sys.argv[2])), model.sources, lambda line: None))
+    print(fetching.fetch_model(model, ModelFolder(Path(sys.argv[2])), model.sources, lambda line: None))
 except ModelError as error:
     print("failed", time.monotonic() - started, error.message)
 """
@@ -574,7 +574,7 @@ def fetch_from_hub(model: LanguageModel, root: Path, endpoint: str, timeout: flo
         text=True,
         check=True,
         timeout=60,
-        cwd=registry.BUILT_IN.parent.parent,
+        cwd=registry.BUILT_IN.parents[2],
         env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(root / "hf"), "HF_HUB_OFFLINE": "0"},
     )
     return done.stdout.strip()

@@ -1,10 +1,12 @@
-"""Embedding: the only place that knows a model's prefix, pooling, normalization and limit, and how a batch is made.
+"""Embed texts: apply a model's prefix, limit, pooling and normalization, and build the batches.
+
+No other module knows these properties of a model.
 
 Invariants:
-- A runtime is given token ids and no text.
-- A vector that is stored is finite and of the model's dimension.
-- A runtime that must prove itself makes no vector before it has.
-- Results stand in the order of the texts, whatever the batches were.
+- A runtime receives token ids, never text.
+- Every returned vector of :meth:`Embedder.encode` is finite and has the model's dimension.
+- A runtime that needs a parity check embeds no text for a caller before it has passed.
+- Results are in the order of the texts, however they were batched.
 - Importing this module loads no runtime.
 """
 
@@ -35,24 +37,24 @@ Counts = NDArray[np.int32]
 _VERSION: Final = 1  # of this module's policy; raise it when the same text and model would give another vector
 
 # Padded tokens in a batch. On two cores, 4,096 was the fastest with two threads, and 1,024 to 2,048 with one (README).
-# A GPU wants large batches to be kept busy: its number is a choice by memory (about a gigabyte at 384 dimensions).
+# A GPU needs large batches to stay busy: its number was chosen by memory (about a gigabyte at 384 dimensions).
 BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 65536}
-# Threads that feed one device: with two, one pads and copies while the other's batch is computed.
+# Threads per device: with two, one pads and copies a batch while the device computes the other's.
 FEEDERS: Final = {"cpu": 1, "cuda": 2}
-# Texts that are sorted by length together. While they are computed the next ones are tokenized.
+# Texts that are sorted by length together. The next window is tokenized while this one is computed.
 TEXTS_IN_WINDOW: Final = {"cpu": 512, "cuda": 16384}
 MIXED: Final = 16  # texts of any length in a batch of the plan ``mixed``
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What became of n texts.
+    """Vectors and token counts of n texts.
 
     Attributes:
         vectors: (n, dimension), float32.
         tokens: (n,), int32: tokens of each text with its prefix and the special tokens, before the limit.
-        unknown: (n,), int32: those among them that stand for what the model does not know.
-        truncated: (n,), bool: whether the text was over the limit, so that its end is not in the vector.
+        unknown: (n,), int32: how many of these are the unknown token.
+        truncated: (n,), bool: whether the text was longer than the limit, so that its vector leaves out its end.
     """
 
     vectors: Vectors
@@ -62,9 +64,9 @@ class Encoded:
 
 
 def embedder_fingerprint(model: EmbedderModel) -> str:
-    """Return the digest of everything that decides a vector besides its text: 32 hexadecimal digits.
+    """Return the digest of everything besides the text that decides a vector.
 
-    It needs no file of the model.
+    It has 32 hexadecimal digits and needs no file of the model.
     """
     parts = {
         "version": _VERSION,
@@ -81,16 +83,16 @@ def embedder_fingerprint(model: EmbedderModel) -> str:
 
 
 class Embedder:
-    """One model with one runtime on one or more devices, loaded when the first vector is asked for.
+    """One model with one runtime on one or more devices, loaded with the first vector.
 
     Safe to use from several threads.
 
     Args:
-        model: what to embed with.
+        model: the embedding model.
         tokens: its tokenizer.
-        load: loads the runtime, once for each device that is to compute.
-        batch_tokens: padded tokens in a batch at most; None for the measured default of the device. A text longer
-            than that makes a batch of its own.
+        load: loads the runtimes, one per device.
+        batch_tokens: maximum of padded tokens in a batch; None for the measured default of the device. A longer text
+            gets a batch of its own.
     """
 
     def __init__(
@@ -111,43 +113,43 @@ class Embedder:
 
     @property
     def dimension(self) -> int:
-        """Numbers in a vector."""
+        """Length of a vector."""
         return self.model.dimension
 
     @property
     def limit(self) -> int:
-        """The longest input in tokens, special tokens and prefix included."""
+        """Maximum length of the input in tokens, special tokens and prefix included."""
         return self.model.limit
 
     @property
     def special_tokens(self) -> int:
-        """How many special tokens stand around a text."""
+        """Number of special tokens added to a text."""
         return self._tokens.special
 
     @property
     def provenance(self) -> Provenance:
-        """What makes the vectors; loads the runtime."""
+        """Provenance of the vectors; loads the runtime."""
         return self._runtimes()[0].provenance
 
     @property
     def window(self) -> int:
-        """How many texts it takes at a time to be kept busy; loads the runtime."""
+        """Number of texts per call that keeps the devices busy; loads the runtime."""
         return self._by_device(TEXTS_IN_WINDOW)
 
     def prove_by(self, proof: Callable[[Embedder], object]) -> None:
-        """Have the runtime prove itself before its first vector.
+        """Set a check that the runtime must pass before its first vector.
 
         Args:
-            proof: raises where the runtime may not be used; what it asks of :meth:`probe` it gets unproven.
+            proof: raises if the runtime must not be used. It may call :meth:`probe`, which runs without the check.
         """
         self._proof = proof
 
     def load(self) -> None:
-        """Load the runtime and have it prove itself now, where that is not done yet.
+        """Load the runtime and run its check now, unless that is already done.
 
         Raises:
-            ModelError: when it cannot be loaded.
-            Exception: whatever the proof raises.
+            ModelError: when the runtime cannot be loaded.
+            Exception: any error of the check.
         """
         with self._lock:
             self._runtimes()
@@ -156,11 +158,14 @@ class Embedder:
                 self._proof = None
 
     def count(self, text: str, kind: TextKind = "passage") -> int:
-        """Return tokens of one text with its prefix and the special tokens, before the limit; loads no runtime."""
+        """Return the token count of one text before the limit.
+
+        The prefix and the special tokens are included. Loads no runtime.
+        """
         return int(self.counts([text], kind)[0])
 
     def counts(self, texts: Sequence[str], kind: TextKind = "passage") -> Counts:
-        """:meth:`count` of n texts: (n,), int32."""
+        """Return :meth:`count` of n texts: (n,), int32."""
         return np.array([piece.tokens for piece in self._pieces(texts, kind)], dtype=np.int32)
 
     def query(self, text: str) -> Vectors:
@@ -176,9 +181,9 @@ class Embedder:
         """Return the vectors of n texts, in their order; equal texts are embedded once.
 
         Raises:
-            ValueError: when a text is blank (callers leave those out) or is no Unicode text.
-            ModelError: when the runtime gives something other than a finite vector for a text, twice.
-            Exception: when the runtime has to prove itself and does not, whatever the proof raises.
+            ValueError: when a text is blank (callers leave those out) or is not valid Unicode.
+            ModelError: when the runtime returns an invalid vector for a text twice.
+            Exception: any error of the check set by :meth:`prove_by`.
         """
         for index, text in enumerate(texts):
             if not text.strip():
@@ -191,11 +196,13 @@ class Embedder:
         return Encoded(vectors[rows], tokens[rows], unknown[rows], tokens[rows] > self.limit)
 
     def probe(self, texts: Sequence[str], kind: TextKind, plan: BatchPlan = "sorted") -> Vectors:
-        """Return the vectors of n texts, blank ones too, by a runtime that need not have proved itself.
+        """Return the vectors of n texts, blank ones too, without checking the runtime first.
 
         Args:
-            plan: how batches are made: sorted by length, as :meth:`encode` does; each text alone; or in the order
-                given, so that long and short ones stand in one batch.
+            texts: the texts.
+            kind: whether they are passages or queries.
+            plan: how to batch: sorted by length, as :meth:`encode` does; each text alone; or in the order given, so
+                that a batch mixes long and short texts.
         """
         sequences = [piece.ids for piece in self._pieces(texts, kind)]
         lengths = [len(ids) for ids in sequences]
@@ -210,7 +217,7 @@ class Embedder:
         return self._tokens.cut([prefix + text for text in texts])
 
     def _encode(self, texts: Sequence[str], kind: TextKind) -> tuple[Vectors, list[Piece]]:
-        """Return a window after the other; the next one is tokenized while one is computed."""
+        """Embed window by window; tokenize the next one while this one is computed."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32), []
         self.load()
@@ -229,7 +236,7 @@ class Embedder:
         return np.concatenate(vectors), counted
 
     def _vectors(self, sequences: Sequence[Sequence[int]], plan: Iterator[list[int]]) -> Vectors:
-        """Return the vectors of token ids, by as many threads as keep the devices busy."""
+        """Return the vectors of token ids, computed by enough threads to keep the devices busy."""
         vectors = np.empty((len(sequences), self.dimension), dtype=np.float32)
         turn, stopped = threading.Lock(), threading.Event()
 
@@ -250,11 +257,11 @@ class Embedder:
                 for done in as_completed([pool.submit(work, runtime) for runtime in feeders]):
                     done.result()
             finally:
-                stopped.set()  # whatever ended it: a device that failed, Ctrl-C; the others finish their batch
+                stopped.set()  # also after an error or Ctrl-C; the other threads finish their batch
         return vectors
 
     def _checked(self, runtime: Runtime, batch: Sequence[Sequence[int]]) -> Vectors:
-        """Return the batch's vectors; each that is wrong is asked for once more, alone."""
+        """Return the vectors of a batch; retry each invalid one once, alone."""
         vectors = self._finished(self._fitting(runtime, batch), len(batch))
         for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
             vectors[row] = self._finished(self._fitting(runtime, [batch[row]]), 1)[0]
@@ -268,7 +275,7 @@ class Embedder:
         return vectors
 
     def _fitting(self, runtime: Runtime, batch: Sequence[Sequence[int]]) -> Vectors:
-        """Run a batch; halve one that does not fit into memory, and make later ones smaller."""
+        """Run a batch; if it does not fit into memory, halve it and make later ones smaller."""
         try:
             return runtime.encode(batch)
         except OutOfMemory as error:
@@ -285,9 +292,9 @@ class Embedder:
         return np.concatenate([np.asarray(part, dtype=np.float32) for part in parts])
 
     def _finished(self, given: Vectors, count: int) -> Vectors:
-        """Cut and normalize vectors as the model demands.
+        """Cut and normalize vectors as the model requires.
 
-        Where the runtime gave the wrong shape or zero, every number is NaN.
+        After a wrong shape or a zero vector, every number is NaN.
         """
         vectors = np.array(given, dtype=np.float32)
         if vectors.shape != (count, self.model.full):
@@ -320,17 +327,22 @@ def open_embedder(
     device: str | None = None,
     batch_tokens: int | None = None,
 ) -> Embedder:
-    """Open an embedder by its name; its files are verified now, its runtime is loaded with the first vector.
+    """Open an embedder by its name.
+
+    Verifies the model's files now; loads the runtime with the first vector.
 
     Args:
-        runtime: such as ``onnx`` or ``llama.cpp:fp16``, or a function that chooses one when it is loaded; None for the
+        name: name of a known model.
+        registry: the known models.
+        folder: the folder of all models.
+        runtime: such as ``onnx`` or ``llama.cpp:fp16``, or a function that chooses one at loading time; None for the
             model's first.
         device: such as ``cpu``, ``cuda`` (all GPUs, in PyTorch) or ``cuda:1``; None for GPUs where there are any.
-        batch_tokens: padded tokens in a batch at most; None for the default of the device.
+        batch_tokens: maximum of padded tokens in a batch; None for the default of the device.
 
     Raises:
-        ModelError: when the model is unknown, missing or not what its hashes say, has no such runtime, or was not
-            converted for it.
+        ModelError: when the model is unknown or missing, a file does not match its hash, or the model has no such
+            runtime or was not converted for it.
     """
     model = registry.embedder(name)
     place = folder.find(model)

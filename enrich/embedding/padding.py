@@ -1,4 +1,4 @@
-"""A batch of token ids as a rectangle."""
+"""Pad a batch of token ids to a rectangular array."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def padded(batch: Sequence[Sequence[int]], padding: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Token ids (n, longest), filled up behind with a padding id, and the mask of what is no padding."""
+    """Return token ids padded on the right, and their attention mask: both (n, longest), int64."""
     longest = max(len(ids) for ids in batch)
     ids = np.full((len(batch), longest), padding, dtype=np.int64)
     mask = np.zeros((len(batch), longest), dtype=np.int64)

@@ -1,9 +1,8 @@
-"""Whether two runtimes of an embedder make the same vectors.
+"""Check that two runtimes of an embedder compute the same vectors.
 
 Invariants:
-- They are compared over one fixed set of texts in strata, because five or twenty-five ordinary sentences pass a
-  runtime that is wrong.
-- The least cosine of every stratum counts, never a mean.
+- The texts are one fixed set in strata, because a faulty runtime passes with five or twenty-five ordinary sentences.
+- The minimum cosine of every stratum decides, never a mean.
 - Each text is embedded as a passage and as a query, alone and in a batch of texts of other lengths.
 """
 
@@ -26,7 +25,7 @@ from enrich.embedding.embedder import MIXED, BatchPlan, Embedder, TextKind
 from enrich.embedding.runtime import Provenance, Vectors
 from parsers.errors import ModelError, StoreError
 
-PROBES_VERSION: Final = 1  # of the texts and of how the long ones are made
+PROBES_VERSION: Final = 1  # of the fixed texts and of the rule that makes the long ones
 LEAST: Final = 0.999  # cosine that every text of every stratum must reach (DESIGN, parity)
 TOP: Final = 10
 QUANTILES: Final = (0.0, 0.01, 0.05, 0.25, 0.5)
@@ -41,7 +40,7 @@ class Text(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """How the texts of a set are embedded."""
+    """Kind and batch plan with which a set of texts is embedded."""
 
     kind: TextKind
     plan: BatchPlan
@@ -49,7 +48,7 @@ class Condition(NamedTuple):
 
 @cache
 def _file() -> tuple[tuple[Text, ...], tuple[tuple[str, ...], ...]]:
-    """Return the fixed texts, and the words of which long ones are made."""
+    """Return the fixed texts, and the words for the long ones."""
     read = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
     fixed = tuple(Text(stratum, text) for stratum, texts in read["strata"].items() for text in texts)
     return fixed, tuple(tuple(words.split()) for words in read["words"])
@@ -64,12 +63,12 @@ def texts(embedder: Embedder) -> list[Text]:
 
 
 def digest(chosen: Sequence[Text]) -> str:
-    """SHA-256 of a set of texts, in hexadecimal."""
+    """Return the SHA-256 of a set of texts, in hexadecimal."""
     return hashlib.sha256(msgspec.json.encode([PROBES_VERSION, chosen])).hexdigest()
 
 
 def _long(words: Sequence[str], size: int, count: Callable[[str], int]) -> str:
-    """Return a text of so many tokens, special ones included, or as near below as its words allow."""
+    """Return a text of ``size`` tokens, special ones included, or slightly fewer."""
     made: list[str] = []
     for word in cycle(words):
         made.append(word)
@@ -86,14 +85,14 @@ def _long(words: Sequence[str], size: int, count: Callable[[str], int]) -> str:
 
 
 def ordinary(embedder: Embedder, size: int, number: int) -> str:
-    """Return an ordinary text of at most so many tokens, another one for each number."""
+    """Return an ordinary text of at most ``size`` tokens, a different one for each number."""
     own = _file()[1][0]
     start = number % len(own)
     return f"{number}: " + _long([*own[start:], *own[:start]], size - 4, embedder.count)
 
 
 def conditions(embedder: Embedder) -> list[Condition]:
-    """Return every way in which a text is embedded; where query and passage have one prefix, as a passage alone."""
+    """Return all conditions; without queries if query and passage have the same prefix."""
     kinds: list[TextKind] = ["passage"]
     if embedder.model.query_prefix != embedder.model.passage_prefix:
         kinds.append("query")
@@ -110,9 +109,9 @@ def vectors_of(embedder: Embedder, chosen: Sequence[Text], under: Sequence[Condi
 
 
 def _shuffled(chosen: Sequence[Text]) -> list[int]:
-    """Rows in an order in which sixteen neighbours are of many strata and lengths, the long ones a few at a time.
+    """Return the rows in an order that mixes strata and lengths in each batch of sixteen.
 
-    Every batch with a long text is padded to its length, so they share a few batches.
+    The long texts share few batches, since a long text pads its whole batch to its length.
     """
     long = [row for row, text in enumerate(chosen) if text.stratum == "long"]
     short = [row for row, text in enumerate(chosen) if text.stratum != "long"]
@@ -127,16 +126,16 @@ def _shuffled(chosen: Sequence[Text]) -> list[int]:
 
 
 class RuntimeComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """How far two runtimes agree.
+    """Agreement of two runtimes.
 
     Attributes:
-        a, b: what is compared.
-        n: comparisons, a text under each condition.
+        a, b: names of the runtimes.
+        n: number of comparisons: texts times conditions.
         min, mean: of the cosines.
         quantiles: of the cosines, by share.
-        worst: the texts of the least cosines, with their strata, the first 60 code points of each.
-        by_kind: the least cosine of each stratum.
-        top10_overlap: share of each text's ten nearest that both find, over the sample; None where none was taken.
+        worst: the five lowest texts: minimum cosine, stratum, and the first 60 code points.
+        by_kind: minimum cosine of each stratum.
+        top10_overlap: mean share of the ten nearest texts that both find, over a sample; None without a sample.
         passed: whether every stratum reaches :data:`LEAST`.
     """
 
@@ -153,12 +152,12 @@ class RuntimeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failing(self) -> dict[str, float]:
-        """The strata that do not reach the least cosine."""
+        """The strata below :data:`LEAST`, with their minimum cosine."""
         return {stratum: least for stratum, least in self.by_kind.items() if not least >= LEAST}
 
     @property
     def reason(self) -> str:
-        """Why it does not pass; empty where it does."""
+        """Reason for the failure; empty if the comparison passed."""
         if self.passed:
             return ""
         listed = ", ".join(f"{stratum} {least:.4f}" for stratum, least in sorted(self.failing.items(), key=_by_cosine))
@@ -170,11 +169,14 @@ def _by_cosine(item: tuple[str, float]) -> float:
 
 
 def compare_vectors(a: str, b: str, chosen: Sequence[Text], one: Vectors, other: Vectors) -> RuntimeComparison:
-    """Return two runtimes by the vectors they made of a set.
+    """Compare the vectors that two runtimes computed for a set of texts.
 
     Args:
-        a, b: their names.
-        one, other: (conditions, texts, dimension), of the same conditions.
+        a: name of the first runtime.
+        b: name of the second runtime.
+        chosen: the texts.
+        one: vectors of the first, (conditions, texts, dimension).
+        other: vectors of the second under the same conditions.
     """
     cosines = cosines_of(one, other)
     least = cosines.min(axis=0)
@@ -195,7 +197,7 @@ def compare_vectors(a: str, b: str, chosen: Sequence[Text], one: Vectors, other:
 
 
 def cosines_of(one: Vectors, other: Vectors) -> NDArray[np.float64]:
-    """Cosines along the last axis; -1 where a vector is none, or the two are of different lengths."""
+    """Return the cosines along the last axis; -1 for an invalid vector or different shapes."""
     if one.shape != other.shape:
         return np.full(one.shape[:-1], -1.0)
     a, b = one.astype(np.float64), other.astype(np.float64)
@@ -211,10 +213,12 @@ def as_vectors(rows: Sequence[Sequence[float]]) -> Vectors:
 
 
 def top_overlap(one: Vectors, other: Vectors, questions: int) -> float:
-    """Share of the ten nearest that two runtimes have in common, over a sample of a corpus.
+    """Return the mean share of the ten nearest texts that two runtimes have in common.
 
     Args:
-        one, other: (texts, dimension) of the same texts; the first ``questions`` of them ask, the others are found.
+        one: vectors of the first runtime, (texts, dimension).
+        other: vectors of the second for the same texts.
+        questions: number of leading texts that serve as queries; the other texts are the corpus.
     """
     shares = []
     for question in range(questions):
@@ -226,13 +230,13 @@ def top_overlap(one: Vectors, other: Vectors, questions: int) -> float:
 
 
 class Probes(NamedTuple):
-    """What a generation keeps, so that any runtime can prove itself against it.
+    """Reference vectors in a generation, against which any runtime can be checked.
 
     Attributes:
         fingerprint: of the model.
         provenance: of the runtime that made the vectors.
         texts: the set.
-        kinds: as what each text was embedded: (conditions,).
+        kinds: the kind that each text was embedded as: (conditions,).
         vectors: (conditions, texts, dimension).
         digest: SHA-256 of the stored bytes.
     """
@@ -246,7 +250,7 @@ class Probes(NamedTuple):
 
 
 def make_probes(embedder: Embedder) -> bytes:
-    """Return the probes of a model by the runtime at hand, as bytes to store; :func:`read_probes` reads them."""
+    """Return the probes of a model, made by the current runtime and encoded for :func:`read_probes`."""
     chosen = texts(embedder)
     under = _probing(embedder)
     vectors = vectors_of(embedder, chosen, under)
@@ -273,7 +277,7 @@ def read_probes(data: bytes) -> Probes:
     """Read stored probes.
 
     Raises:
-        StoreError: when the bytes are none.
+        StoreError: when the bytes are not valid probes.
     """
     try:
         table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
@@ -294,10 +298,10 @@ def read_probes(data: bytes) -> Probes:
 
 
 def against(embedder: Embedder, probes: Probes) -> RuntimeComparison:
-    """Return the runtime at hand against stored probes; it need not have proved itself.
+    """Compare the current runtime with stored probes, without checking it first.
 
     Raises:
-        ModelError: when the runtime gives no vectors at all, or the probes are of another model.
+        ModelError: when the runtime returns no vectors, or the probes are of another model.
     """
     if probes.fingerprint != embedder.fingerprint:
         raise ModelError(
@@ -315,13 +319,13 @@ def _probing(embedder: Embedder) -> list[Condition]:
 
 
 def runtime_label(provenance: Provenance) -> str:
-    """Return a runtime as people name it: ``onnx:fp32``, with its device where that is no CPU."""
+    """Return the display name of a runtime: ``onnx:fp32``, with its device unless that is the CPU."""
     device = "" if provenance.device == "cpu" else f" on {provenance.device}"
     return f"{provenance.runtime}:{provenance.precision}{device}"
 
 
 def pairs(names: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield every pair of what is to be compared, each with itself too: alone against mixed."""
+    """Yield every pair of indexes, each with itself too: alone against mixed batches."""
     for first in range(len(names)):
         for second in range(first, len(names)):
             yield first, second

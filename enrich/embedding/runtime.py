@@ -29,14 +29,14 @@ class OutOfMemory(Exception):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """What made a vector; recorded for each batch, and no part of the fingerprint.
+    """Origin of a vector; recorded for each batch, and not part of the fingerprint.
 
     Attributes:
         runtime: its name in :data:`enrich.embedding.runtimes.registry.RUNTIMES`.
         precision: of the weights and the arithmetic: ``fp32``, ``bf16``, …
         device: ``cpu``, or ``cuda`` and the name of the GPU.
-        libraries: version by name, of those that compute.
-        file: SHA-256 of the converted file; empty where the model's own weights are read.
+        libraries: versions by name of the libraries that compute.
+        file: SHA-256 of the converted file; empty if the model's own weights are read.
     """
 
     runtime: str
@@ -56,7 +56,7 @@ class Runtime(Protocol):
 
     @property
     def provenance(self) -> Provenance:
-        """What it is."""
+        """Provenance of its vectors."""
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
         """Return the pooled vectors, (n, full dimension) in float32, of n lists of token ids with their special tokens.
@@ -67,7 +67,7 @@ class Runtime(Protocol):
 
 
 class Weights(NamedTuple):
-    """What a runtime loads.
+    """Files that a runtime loads.
 
     Attributes:
         place: the model's folder, or the file converted from it.

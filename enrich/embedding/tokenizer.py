@@ -1,9 +1,9 @@
-"""The tokenizer of an embedder, and its limit.
+"""Tokenize texts for an embedder and apply its limit.
 
 Invariants:
-- A text is tokenized by the model's own tokenizer, whose truncation and padding are off.
-- The limit is applied here, with the end token kept.
-- What is cut and what the model does not know is counted.
+- The model's own tokenizer is used, with truncation and padding off.
+- The limit is applied here; the end token is kept.
+- Truncated and unknown tokens are counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEXTS_AT_ONCE: Final = 256  # texts whose encodings are held at a time
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One text as the model gets it.
+    """Tokens of one text.
 
     Attributes:
         ids: its token ids within the limit, between the special tokens.
@@ -38,11 +38,11 @@ class Piece:
 
 
 class TokenCutter:
-    """A model's own tokenizer, and its limit.
+    """A model's own tokenizer with its limit.
 
     Args:
         path: the tokenizer's file, in the format of the library ``tokenizers``.
-        limit: the longest input in tokens, special tokens included.
+        limit: maximum length of the input in tokens, special tokens included.
 
     Raises:
         ModelError: when the file is no tokenizer, or puts other things around a text than tokens before and behind.
@@ -52,7 +52,7 @@ class TokenCutter:
         try:
             self._tokenizer: Final = Tokenizer.from_file(str(path))
             unknown = msgspec.json.decode(path.read_bytes(), type=_TokenizerFile).model
-        except Exception as error:  # the library raises nothing narrower
+        except Exception as error:  # the library has no narrower error
             raise ModelError(f"{path} is no tokenizer: {error}", "Fetch the model again.") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -64,14 +64,14 @@ class TokenCutter:
 
     @property
     def special(self) -> int:
-        """How many special tokens stand around a text."""
+        """Number of special tokens added to a text."""
         return len(self._head) + len(self._tail)
 
     def cut(self, texts: Sequence[str]) -> Iterator[Piece]:
         """Yield the tokens of each text, in order.
 
         Raises:
-            ValueError: when one is no Unicode text (it holds half of a surrogate pair).
+            ValueError: when a text is not valid Unicode (it has half of a surrogate pair).
         """
         for first in range(0, len(texts), TEXTS_AT_ONCE):
             group = texts[first : first + TEXTS_AT_ONCE]

@@ -1,10 +1,10 @@
-"""Converting a model's weights into the file that another runtime reads, and finding such a file again.
+"""Convert a model's weights into a file for another runtime, and find such files.
 
 Invariants:
-- Nothing is fetched.
-- A converted file is made of weights whose hashes were checked, and its record says which, by what, and its own hash.
-- A file that is not what its record says is refused.
-- It appears whole or not at all.
+- Nothing is downloaded.
+- A converted file is made from verified weights. Its record has their hashes, the libraries and its own hash.
+- A file that does not match its record is an error.
+- A converted file is written atomically.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from enrich.files import atomic_write
 from enrich.models.registry import EmbedderModel, ModelFolder, sha256_of
 from parsers.errors import ModelError
 
-_VERSION: Final = 1  # of the converters; a file of another version is made anew
+_VERSION: Final = 1  # of the converters; a file of another version is converted again
 _FOLDER: Final = ".converted"  # below the root of the model folder
-_WORK: Final = ".making-"  # how the folder of a conversion at work begins
+_WORK: Final = ".making-"  # prefix of the folder of a running conversion
 _LIBRARIES: Final = ("gguf", "llama-cpp-python", "onnx", "onnxruntime", "safetensors", "torch", "transformers")
 
 _Report = Callable[[str], None]
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a converted file comes from.
+    """Record of a converted file.
 
     Attributes:
-        model: its name.
-        runtime, precision: what it is for.
-        sources: SHA-256 of every file of the model it is made of, by path.
-        file: its name.
+        model: name of the model.
+        runtime, precision: the runtime and precision that the file is for.
+        sources: SHA-256 of every source file of the model, by path.
+        file: name of the file.
         size: in bytes.
         sha256: of the file.
-        libraries: version by name, of those that may have made it.
+        libraries: versions by name of the libraries that may take part in the conversion.
         version: of the converters.
     """
 
@@ -60,10 +60,10 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 def convert_model(
     model: EmbedderModel, chosen: Choice, folder: ModelFolder, report: _Report = lambda line: None
 ) -> _Record:
-    """Make the file that a runtime needs, where it is not there yet.
+    """Convert a model for a runtime, unless that is already done.
 
     Raises:
-        ModelError: when the model is missing, its runtime reads it as it is, or it cannot be converted.
+        ModelError: when the model is missing, its runtime needs no conversion, or the conversion fails.
     """
     kind = RUNTIMES[chosen.runtime]
     if not kind.converted:
@@ -84,10 +84,13 @@ def weights_for(model: EmbedderModel, chosen: Choice, place: Path, folder: Model
     """Return the checked files for a runtime: the model's folder, or the file converted from it.
 
     Args:
-        place: the model's folder.
+        model: the model.
+        chosen: the runtime and precision.
+        place: the model's own folder.
+        folder: the folder of all models.
 
     Raises:
-        ModelError: when the file is missing, or is not what its record says.
+        ModelError: when the file is missing or does not match its record.
     """
     if not RUNTIMES[chosen.runtime].converted:
         return Weights(place)
@@ -96,7 +99,7 @@ def weights_for(model: EmbedderModel, chosen: Choice, place: Path, folder: Model
 
 
 def records(model: EmbedderModel, folder: ModelFolder) -> dict[Choice, _Record]:
-    """Return the conversions of a model that are there and of today's converters."""
+    """Return a model's existing conversions by the current version of the converters."""
     found = {}
     for path in sorted(_home(model, folder).glob("*.json")):
         try:
@@ -122,7 +125,7 @@ def _found(model: EmbedderModel, chosen: Choice, folder: ModelFolder) -> tuple[_
 def _converted(model: EmbedderModel, chosen: Choice, place: Path, home: Path, report: _Report) -> _Record:
     from enrich.models import gguf_file, onnx_file
 
-    for left in home.glob(f"{_WORK}*"):  # of a conversion that was killed; the lock says that none goes on
+    for left in home.glob(f"{_WORK}*"):  # of a killed conversion; the lock excludes a running one
         shutil.rmtree(left, ignore_errors=True)
     report(f"{model.name}: converting for {chosen}")
     make = gguf_file.write_gguf if chosen.runtime == "llama.cpp" else onnx_file.write_onnx

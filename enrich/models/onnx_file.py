@@ -1,9 +1,8 @@
-"""An ONNX graph of an embedder: from token ids and mask to pooled vectors.
+"""Export an embedder as an ONNX graph, from token ids and mask to pooled vectors.
 
 Invariants:
-- The graph is that of the network and pooling that sentence-transformers runs, in single precision, with any number
-  of texts of any length.
-- ``int8`` is the same graph with its matrices quantized by ONNX Runtime as it goes.
+- The graph equals sentence-transformers' network and pooling in single precision, for any number and length of texts.
+- ``int8`` is the same graph with matrices quantized dynamically by ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -41,11 +40,13 @@ def write_onnx(model: EmbedderModel, place: Path, target: Path, precision: str) 
     """Write an ONNX graph.
 
     Args:
+        model: the model.
         place: the model's folder.
+        target: the file to write.
         precision: ``fp32`` or ``int8``.
 
     Raises:
-        ModelError: when the folder cannot be loaded or is not what the registry says.
+        ModelError: when the folder cannot be loaded or does not match the registry.
         ImportError: when the library ``onnx`` is missing.
     """
     whole = target if precision == "fp32" else target.with_suffix(".whole")
@@ -53,7 +54,7 @@ def write_onnx(model: EmbedderModel, place: Path, target: Path, precision: str) 
     example = torch.ones((2, 8), dtype=torch.int64)
     axes = {0: "texts", 1: "tokens"}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporter, which calls itself old
+        warnings.simplefilter("ignore")  # the exporter's own deprecation
         torch.onnx.export(
             network,
             (example, example),

@@ -1,8 +1,8 @@
-"""The models this project knows, and the folder that holds them.
+"""List the known models and verify their files in the model folder.
 
 Invariants:
-- A model is known by the hashes of its files and by nothing else.
-- A file is used only after its hash was checked, and checked again once its size or modification time has moved.
+- Only the hashes of its files identify a model.
+- A file is used only after its hash was verified, and again after a change of its size or modification time.
 - An unknown or missing model is an error that names the known ones or the next command, never a guess.
 """
 
@@ -54,10 +54,10 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
-    """What every model has.
+    """Attributes of every model.
 
     Attributes:
-        name: what settings and commands call it, and the name of its folder.
+        name: its name in settings and commands, and the name of its folder.
         licence: of the model itself, as an SPDX identifier.
         files: every file that is used.
         languages: what it was trained for, as BCP 47 tags.
@@ -74,7 +74,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def size(self) -> int:
-        """Of all its files, in bytes."""
+        """Total size of its files, in bytes."""
         return sum(file.size for file in self.files)
 
     def files_of(self, role: Role) -> tuple[ModelFile, ...]:
@@ -119,7 +119,7 @@ class EmbedderModel(Model, frozen=True, kw_only=True, tag="embedder"):
 
     @property
     def full(self) -> int:
-        """Numbers in a vector as the network gives it."""
+        """Length of the network's vectors before they are cut."""
         return self.cut_from or self.dimension
 
     def cut(self, dimension: str) -> EmbedderModel:
@@ -265,10 +265,10 @@ Stamp = dict[str, Seen]
 
 
 class ModelFolder:
-    """Where the models lie.
+    """Folder of the models, with a subfolder for each.
 
-    A model lies in a folder of its name. Hashes once taken are remembered in a small file below the root, so that a
-    start costs one look at sizes and times; where that file cannot be written, they are taken each time.
+    Hashes are cached in small files below the root, so that a start only compares sizes and times. If these cannot be
+    written, every start computes the hashes.
 
     Args:
         root: the folder that models are fetched into.
@@ -288,7 +288,7 @@ class ModelFolder:
         """Return the folder that holds the model's files, all of them there and of the right hash.
 
         Raises:
-            ModelError: when it lies nowhere, or is not what its hashes say.
+            ModelError: when it is missing or does not match its hashes.
         """
         problems = []
         for place in self.places(model):
@@ -331,8 +331,8 @@ class ModelFolder:
         return LanguageModel(name=path.stem, licence="", files=(file,), runtimes=("llama.cpp",))
 
     def digest(self, path: Path) -> str:
-        """SHA-256 of a file, in hexadecimal; taken anew once its size or time has moved."""
-        # Remembered under the file itself, not its folder: that may hold a model with a record of its own.
+        """Return the SHA-256 of a file, in hexadecimal; computed again if size or time changed."""
+        # Cached under the file itself, not its folder: that may hold a model with a record of its own.
         before = self._remembered(path)
         seen = _look(path, before.get(path.name))
         if before != {path.name: seen}:
@@ -350,9 +350,9 @@ class ModelFolder:
             return {}
 
     def remember(self, place: Path, stamp: Stamp) -> None:
-        """Remember what :func:`check_files` found in a folder."""
+        """Cache the result of :func:`check_files` for a folder."""
         record = self._record(place)
-        # A root that cannot be written costs the hashes at every start, and nothing else.
+        # If the root is read-only, every start computes the hashes again.
         with contextlib.suppress(OSError):
             atomic_write(record, msgspec.json.encode(stamp, order="sorted"))
 
@@ -361,10 +361,12 @@ def find_llm(name: str, registry: Registry, folder: ModelFolder) -> tuple[Langua
     """Return a language model and its GGUF file.
 
     Args:
-        name: of a known model, or the path of any file that ends in ``.gguf``.
+        name: name of a known model, or the path of a ``.gguf`` file.
+        registry: the known models.
+        folder: the folder of all models.
 
     Raises:
-        ModelError: when it is unknown, missing or not what its hash says.
+        ModelError: when it is unknown or missing, or does not match its hash.
     """
     if name.endswith(".gguf"):
         path = Path(name)
@@ -377,10 +379,12 @@ def check_files(model: Model, place: Path, before: Mapping[str, Seen] = MappingP
     """Check a model's files in a folder; return their sizes, times and hashes.
 
     Args:
-        before: an earlier result; the hash of a file that has not moved since is taken from it.
+        model: the model.
+        place: the folder with its files.
+        before: an earlier result; its hash is reused for a file of unchanged size and time.
 
     Raises:
-        ModelError: naming the first file that is missing or different, with what was expected.
+        ModelError: for the first missing or different file, with the expected size or hash.
     """
     for file in model.files:
         _check_size(place / file.path, file.size)
@@ -393,7 +397,7 @@ def check_files(model: Model, place: Path, before: Mapping[str, Seen] = MappingP
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -417,7 +421,7 @@ def _check_size(path: Path, expected: int) -> None:
 
 
 def _look(path: Path, before: Seen | None) -> Seen:
-    """Return the current state of a file; take its hash anew where size or time differ from ``before``."""
+    """Return the state of a file; hash it again if size or time differ from ``before``."""
     stat = path.stat()
     if before is not None and (before.size, before.modified) == (stat.st_size, stat.st_mtime_ns):
         return before

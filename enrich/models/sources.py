@@ -1,4 +1,4 @@
-"""The places to try for a model's files, as ``models.toml`` names them; :mod:`enrich.models.fetching` tries them."""
+"""Define the sources of model files in ``models.toml``; :mod:`enrich.models.fetching` tries them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class LocalFolder(_Source, frozen=True, kw_only=True, tag="folder"):
-    """A folder that holds the model's files, in it or in a folder of the model's name."""
+    """A folder with the model's files, directly or in a subfolder of the model's name."""
 
     path: str
 

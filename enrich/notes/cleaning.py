@@ -1,10 +1,10 @@
-"""From what an LLM wrote to a note, or to the reason why it is none.
+"""Clean an LLM's output into a note, or reject it with a reason.
 
 Invariants:
-- What comes out is one line of at most two sentences, each said once, without reasoning, small talk, quotes, fences
-  or marks around it.
-- Cleaning it again changes nothing.
-- Whatever cannot be brought to that is a :class:`Rejection`, never an empty note.
+- A cleaned note is one line of at most two different sentences, without reasoning, small talk, and enclosing quotes,
+  fences or marks.
+- Cleaning is idempotent.
+- Any other output is a :class:`Rejection`, never an empty note.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from chunker.sentences import sentences
 
 MAX_SENTENCES: Final = 2
 MAX_LENGTH: Final = 400  # code points; two long sentences, about 90 tokens of English
-MAX_LINES: Final = 3  # what is left after small talk; more is an essay or a list
-PASSES: Final = 5  # of cleaning, until nothing changes
+MAX_LINES: Final = 3  # lines left without small talk; more is an essay or a list
+PASSES: Final = 5  # maximum of cleaning passes, until nothing changes
 
 _REASONING: Final = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflect(?:ion)?|analysis|scratch_?pad|seed:think)"
 _OPEN: Final = rf"(?:<\s*{_REASONING}(?:\s[^<>]*)?>|\[\s*{_REASONING}\s*\]|◁\s*{_REASONING}\s*▷)"
 _CLOSE: Final = rf"(?:<\s*/\s*{_REASONING}\s*>|\[\s*/\s*{_REASONING}\s*\]|◁\s*/\s*{_REASONING}\s*▷)"
 _OPENED: Final = re.compile(_OPEN, re.IGNORECASE)
 _CLOSED: Final = re.compile(_CLOSE, re.IGNORECASE)
-# The channels of gpt-oss: the answer stands behind the last "final".
+# The channels of gpt-oss: the answer follows the last "final".
 _CHANNEL: Final = re.compile(r"<\|channel\|>\s*(\w+)\s*<\|message\|>")
 _CONTROL: Final = re.compile(r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:eos|bos|end_of_turn|start_of_turn|pad)>|\[/?INST\]")
 _FENCE: Final = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*$|`{3,}|~{3,}", re.MULTILINE)
@@ -111,18 +111,17 @@ _ENDS: Final = re.compile(r"[.!?…。！？][\"'”’»)\]]*$")
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """Why what an LLM wrote is no note."""
+    """Reason to reject an LLM's output."""
 
     reason: str
 
 
 def clean(raw: str, finished: bool = True) -> str | Rejection:
-    """Return the note in what an LLM wrote.
+    """Return the note in an LLM's output, or a rejection.
 
     Args:
-        raw: its output as it came.
-        finished: whether the LLM ended by itself; where it ran out of tokens, what stands behind the last whole
-            sentence is dropped.
+        raw: the unchanged output.
+        finished: whether the LLM ended by itself; if it ran out of tokens, an incomplete last sentence is dropped.
     """
     note = _cleaned(raw, finished)
     for _ in range(PASSES):
@@ -155,7 +154,7 @@ def _cleaned(raw: str, finished: bool) -> str | Rejection:
 
 
 def _note(lines: Sequence[str], finished: bool) -> str | Rejection:
-    """Return one line of whole sentences, each said once, within the limits."""
+    """Return one line of whole, different sentences within the limits."""
     if len(lines) > MAX_LINES or sum(1 for line in lines if _BULLET.match(line)) > 1:
         return Rejection("an essay or a list in place of a sentence")
     text = _unquoted(_plain(" ".join(_BULLET.sub("", line) for line in lines)))
@@ -177,7 +176,7 @@ def _note(lines: Sequence[str], finished: bool) -> str | Rejection:
 
 
 def _without_reasoning(text: str) -> str:
-    """Return the text behind the reasoning; empty if there is none.
+    """Return the text after the reasoning; empty if there is none.
 
     An unpaired end mark ends reasoning from the start.
     """
@@ -197,7 +196,7 @@ def _without_reasoning(text: str) -> str:
 
 
 def _is_data(text: str) -> bool:
-    """Return whether it is JSON, or begins or goes on like it."""
+    """Return whether a text is JSON or looks like a part of it."""
     if text[:1] in "{[<" or _JSON_PAIR.search(text):
         return True
     try:
@@ -230,7 +229,7 @@ def _without_small_talk(lines: list[str]) -> list[str] | Rejection:
 
 
 def _shed(line: str) -> str:
-    """Return a line without one label, courtesy or announcement before it; offers leave nothing."""
+    """Return a line without one leading label, courtesy or announcement; empty for an offer."""
     line = _unquoted(line.strip())
     if _OFFERS.match(line.replace("’", "'")):
         return ""
@@ -253,7 +252,7 @@ def _plain(text: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Without the quotes or brackets around the whole of it."""
+    """Return a text without the quotes or brackets that enclose it."""
     text = text.strip()
     while len(text) > 2 and _QUOTES.get(text[0]) == text[-1]:
         inner = text[1:-1]

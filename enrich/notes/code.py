@@ -1,7 +1,7 @@
-"""Program code: which languages are ones, what they are called, and what people say in them.
+"""Recognize programming languages, list their names and extract comments.
 
 Invariants:
-- Data, markup and what has no known language are no code, for there the words themselves are what is said.
+- Data, markup and text without a known language are not code: their words are the content.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def language_names(language: str) -> tuple[str, ...]:
     return (language, lexer.name, lexer.aliases[0]) if lexer else ()
 
 
-@lru_cache(maxsize=64)  # each check of a note asks
+@lru_cache(maxsize=64)  # each check of a note calls it
 def comments(code: str, language: str) -> str:
-    """Return the comments and docstrings of a piece of code, whose language its keywords do not tell."""
+    """Return the comments and docstrings of code; its keywords do not show its natural language."""
     lexer = _lexer(language)
     if lexer is None:
         return ""

@@ -1,9 +1,9 @@
-"""A note that needs no LLM: the names a passage defines or uses most, and the first sentence of its section.
+"""Write notes without an LLM, from a passage's main names and its section's first sentence.
 
 Invariants:
-- Every word of it stands in the document.
-- It is a function of the window and the budget alone.
-- It never repeats the title and headings, which are printed beside it anyway.
+- Every word of a note is in the document.
+- A note is a function of the window and the budget alone.
+- A note never repeats the title and headings, which are printed beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enrich.notes.words import fold_word
 
 MAX_NAMES: Final = 8
 
-# What begins a definition in the common languages, at a line's beginning; the name stands in the group "name".
+# Starts of definitions in common languages, at the beginning of a line; the group "name" is the defined name.
 _NAME: Final = r"(?P<name>[A-Za-z_$][\w$]*(?:(?:::|\.)~?[A-Za-z_$][\w$]*)*)"
 _MODIFIERS: Final = (
     r"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|override|virtual|inline|extern"
@@ -63,11 +63,11 @@ _PROPER: Final = re.compile(
 
 
 def extractive(window: Window, budget: int, count: Callable[[str], int]) -> Note:
-    """Return the note that a window gives without an LLM.
+    """Return the extractive note of a window.
 
     Args:
-        window: what is known of the chunk.
-        budget: tokens the note may have.
+        window: context of the chunk.
+        budget: maximum of tokens in the note.
         count: counts the tokens of a text.
     """
     calm = quiet(window)
@@ -103,13 +103,13 @@ def most_used(text: str) -> list[str]:
 
 
 def _untold(names: Iterable[str], window: Window) -> list[str]:
-    """Return names that neither the title nor the headings tell."""
+    """Return the names that are in neither the title nor the headings."""
     told = fold_word("\n".join([window.title, *window.heading_path]))
     return [name for name in names if fold_word(name) not in told]
 
 
 def _candidates(names: list[str], opening: str) -> Iterable[str]:
-    """Yield notes to try, the fullest first."""
+    """Yield candidate notes, the longest first."""
     for kept in range(len(names), 0, -1):
         listed = f"{', '.join(names[:kept])}."
         if opening:

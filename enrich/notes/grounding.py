@@ -1,12 +1,12 @@
-"""Whether a note says only what its window says, and says something.
+"""Check that a note is grounded in its window and adds something to the headings.
 
 Invariants:
-- A name, number or identifier in a note that stands neither in the window nor in the headings makes it ungrounded,
-  and so does a vocabulary that is not the passage's (of code, which is told in other words than its own, only one
-  that has nothing of it).
-- What a document says to the reader's LLM (an order and the rest of its paragraph) is no ground for anything, so a
-  note that does what the document ordered has nothing to stand on.
-- A note that only copies the text or repeats the headings, which are printed beside it, is none.
+- A note is ungrounded if it has a name, number or identifier that is in neither the window nor the headings.
+- A note is ungrounded if too few of its content words are the passage's. A note on code needs only one of them, since
+  code is described in other words than its own.
+- An instruction in the document to an LLM, with the rest of its paragraph, grounds nothing. A note that follows it
+  is therefore ungrounded.
+- A note that only copies the text, or repeats the headings printed beside it, is rejected.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from enrich.notes.words import (
     text_language,
 )
 
-# Of a note's content words, how many must stand in the passage or its headings; one may always be missing. Of 21 notes
-# of a 0.5B model read by eye, those below it were wrong or about the neighbouring text, with one exception.
+# Share of a note's content words that must be in the passage or its headings; one may always be missing. Of 21 notes
+# of a 0.5B model read by eye, all below it but one were wrong or about the neighbouring text.
 SUPPORT: Final = 0.55
 NEWS: Final = 2  # content words that a note must have beyond the title and the headings
-COPIED: Final = 0.8  # of a note's words in runs taken from the text; from there on it is a copy
+COPIED: Final = 0.8  # a note is a copy from this share of its words on, in runs taken from the text
 RUN: Final = 4  # words in a row that make a run
 
-# Where the words within an identifier meet: `makeDateTimes`, `HTTPServer`, `Int64`, `chars_to_byte`.
+# Word boundaries within an identifier: `makeDateTimes`, `HTTPServer`, `Int64`, `chars_to_byte`.
 _JOINTS: Final = re.compile(r"_|(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)")
 _TOKEN: Final = re.compile(r"\S+")
 _EDGES: Final = ".,;:!?…。！？、，；：()[]{}<>«»„“”\"'‘’`*|"
@@ -56,9 +56,9 @@ _INNER: Final = re.compile(r"\w(?:_|::|\.(?=\w))\w|^_+\w|\w\(\)$")
 
 
 def quiet(window: Window) -> Window:
-    """Return the window without what the document says to an LLM that reads it.
+    """Return the window without the document's instructions to an LLM.
 
-    Where that takes the passage from what precedes, though not from its own surroundings, nothing precedes it.
+    If that removes the passage from the end of `preceding`, `preceding` is empty.
     """
     before, text, after = without_orders(window.before, window.text, window.after)
     preceding = _calm_document(window.preceding)
@@ -81,13 +81,13 @@ def _calm(line: str) -> str:
     return without_orders(line)[0]
 
 
-@lru_cache(maxsize=8)  # the chunks of a document ask for the same text one after another
+@lru_cache(maxsize=8)  # consecutive chunks of a document use the same text
 def _calm_document(pieces: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(without_orders(*pieces))
 
 
 def grounded(note: str, window: Window) -> str:
-    """Why a note is not to be kept beside its window's chunk; empty when it is."""
+    """Return the reason to reject a note for its window; empty if it is grounded."""
     calm = quiet(window)
     ground = _Ground(calm)
     named = list(_claims(note, ground))
@@ -109,7 +109,7 @@ def grounded(note: str, window: Window) -> str:
 
 
 def _foreign(note: str, window: Window) -> str:
-    """Why a note is in another language than its passage; code is in that of its comments."""
+    """Return a reason if a note's language differs from the passage's; for code, from its comments'."""
     said = comments(window.text, window.code) if window.code else window.text
     spoken, asked = text_language(note), text_language(said)
     if other_script(note, said if asked or not window.code else _whole(window)):
@@ -120,14 +120,14 @@ def _foreign(note: str, window: Window) -> str:
 
 
 def _obeys(note: str, window: Window, ground: _Ground) -> str:
-    """Why a note does what the document orders: it has a word that stands in the orders alone."""
+    """Return a reason if a note has a word that occurs only in the document's instructions to an LLM."""
     ordered = {word for word in content(_whole(window)) if not ground.knows(word)}
     taken = sorted(content(note) & ordered)
     return f"says what the document orders; {taken[0]!r} stands only there" if taken else ""
 
 
 def _copies(note: str, window: Window) -> str:
-    """Why a note is a copy of the text."""
+    """Return a reason if a note is a copy of the text."""
     words = re.findall(r"\w+", fold_word(note))
     for text in (window.text, window.before, window.after):
         blocks = SequenceMatcher(None, words, re.findall(r"\w+", fold_word(text)), autojunk=False).get_matching_blocks()
@@ -138,7 +138,7 @@ def _copies(note: str, window: Window) -> str:
 
 
 def _wanders(named: Sequence[str], near: _Ground) -> str:
-    """Why a note is about another part of the document: most of its names stand only there."""
+    """Return a reason if most of a note's names occur only in another part of the document."""
     far = [name for name in named if not near.holds(name)]
     if len(far) > 1 and 2 * len(far) > len(named):
         return f"about something else; {far[0]!r} and most of its names stand only elsewhere in the document"
@@ -146,7 +146,10 @@ def _wanders(named: Sequence[str], near: _Ground) -> str:
 
 
 def _strays(note: str, named: Sequence[str], window: Window) -> str:
-    """Why a note is about something else; the names in it may come from the neighbouring text and do not count."""
+    """Return a reason if too few of a note's words are the passage's.
+
+    Its names do not count, since they may come from the neighbouring text.
+    """
     own = _Ground(msgspec.structs.replace(window, siblings=(), before="", after="", document="", preceding=()))
     language_itself = {fold_word(name) for name in language_names(window.code)}
     words = content(note) - {part for name in named for part in content(name)} - language_itself
@@ -163,14 +166,14 @@ def _strays(note: str, named: Sequence[str], window: Window) -> str:
 
 
 def _says_nothing(note: str, window: Window) -> str:
-    """Why a note says no more than the headings, which are printed beside it."""
+    """Return a reason if a note adds nothing to the headings, which are printed beside it."""
     told = _Ground(Window(title=window.title, heading_path=window.heading_path, text=""))
     news = [word for word in sorted(content(note)) if not told.knows(word)]
     return f"says no more than the headings; beyond them it has {news}" if len(news) < NEWS else ""
 
 
 class _Ground:
-    """The words that a note may use as names, and those it may be about."""
+    """The names and content words that a note may use."""
 
     def __init__(self, window: Window) -> None:
         whole = _whole(window)
@@ -184,12 +187,12 @@ class _Ground:
         self._stems: dict[str, list[str]] = {}
         for word in sorted(self._known):
             self._stems.setdefault(word[:CONTENT], []).append(word)
-        # German writes all nouns with capitals: there a capital names nothing.
+        # German capitalizes all nouns, so a capital does not mark a name.
         said = text_language(comments(window.text, window.code)) if window.code else ""
         self.capitals_name = (said or text_language(whole)) != "de"
 
     def holds(self, name: str) -> bool:
-        """Return whether a name, number or identifier stands in it, in this or an inflected form, whole or in parts."""
+        """Return whether it contains a name, number or identifier, inflected or in parts too."""
         folded = _ORDINAL.sub("", _plain_numbers(possessor(fold_word(name))).removesuffix("()"))
         if _stands(folded, self.text) or self.knows(folded):
             return True
@@ -199,7 +202,7 @@ class _Ground:
         return len(parts) > 1 and all(_stands(part, self.text) or self.knows(part) for part in parts)
 
     def knows(self, word: str) -> bool:
-        """Return whether a folded word stands in it, in this or an inflected form, or as digits for a number word."""
+        """Return whether it contains a folded word, inflected or, for a number word, as digits."""
         if word in self._known or any(related(word, other) for other in self._stems.get(word[:CONTENT], ())):
             return True
         return bool(number_word_digits(word)) and _stands(number_word_digits(word), self.text)
@@ -219,7 +222,7 @@ def _whole(window: Window) -> str:
 
 
 def _claims(note: str, ground: _Ground) -> Iterator[str]:
-    """Return the names in a note: numbers, identifiers, acronyms and capitalised words."""
+    """Yield the names in a note: numbers, identifiers, acronyms and capitalised words."""
     for start, end in sentences(note):
         first = True
         for token in _TOKEN.findall(note[start:end]):
@@ -232,7 +235,7 @@ def _claims(note: str, ground: _Ground) -> Iterator[str]:
 
 
 def _names(token: str, first: bool, ground: _Ground) -> Iterator[str]:
-    """Yield the number words and capitalised words in a token; a sentence's first word counts unless many begin so."""
+    """Yield the number words and capitalised words in a token; skip a generic first word."""
     for word in WORD.findall(token):
         name = possessor(word)
         folded = fold_word(name)
@@ -260,5 +263,5 @@ def _stands(part: str, text: str) -> bool:
 
 
 def _plain_numbers(text: str) -> str:
-    """Without marks between thousands, and with a decimal point for a decimal comma."""
+    """Return a text without thousands separators and with decimal points for decimal commas."""
     return _DECIMAL.sub(".", _THOUSANDS.sub("", text))

@@ -1,10 +1,9 @@
-"""What a document says to an LLM that reads it.
+"""Find and remove a document's instructions to an LLM.
 
 Invariants:
-- An order is found sentence by sentence and taken with the rest of its paragraph, since what an order wants written
-  stands behind it.
-- Where a paragraph ends with a colon, the next one is taken too.
-- Nothing of it reaches a prompt, and nothing of it is ground for a note.
+- Instructions are found by sentence. The rest of the paragraph is removed too, since it may be the text to write.
+- If that paragraph ends with a colon, the next one is removed too.
+- No instruction reaches a prompt or grounds a note.
 - The chunk's own text is never changed.
 """
 
@@ -26,8 +25,8 @@ _MACHINE: Final = (
 )
 _TURNED: Final = r"(?:instruction|prompt|command|order|rule|direction|guideline|above|earlier|previous|prior|said|told)"
 
-# One row a way of giving orders. Over 6,600 paragraphs of books, source code and papers 5 were taken for orders that
-# are none, so a passage rarely loses a paragraph by mistake.
+# One row per kind of instruction. Of 6,600 paragraphs of books, source code and papers, 5 were false positives, so a
+# passage rarely loses a paragraph by mistake.
 _WAYS: Final = (
     # a speaker's label, or a chat template's control tokens
     r"^\W*(?:system|assistant|developer|user|ai|llm)(?: (?:prompt|message|note|instructions?|override))?\s*[:>\]]",
@@ -63,7 +62,7 @@ _ORDER: Final = re.compile("|".join(f"(?:{way})" for way in _WAYS), re.IGNORECAS
 
 
 def orders(text: str) -> list[tuple[int, int]]:
-    """``[start, end)`` of what a text says to an LLM, in code points, in reading order."""
+    """Return ``[start, end)`` of each instruction to an LLM, in code points, in reading order."""
     found: list[tuple[int, int]] = []
     carried = False
     for start, end in _paragraphs(text):
@@ -77,9 +76,9 @@ def orders(text: str) -> list[tuple[int, int]]:
 
 
 def without_orders(*parts: str) -> list[str]:
-    """Parts of one running text, each without what the text says to an LLM.
+    """Return the parts of a text without its instructions to an LLM.
 
-    An order may begin in one part and end in the next, as when a chunk ends in the middle of it.
+    An instruction may span two parts, for example when a chunk ends within it.
     """
     spans = orders("".join(parts))
     kept = []
@@ -104,9 +103,9 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
     yield position, len(text)
 
 
-@lru_cache(maxsize=1024)  # a document's paragraphs stand before each of its chunks
+@lru_cache(maxsize=1024)  # a document's paragraphs recur for each of its chunks
 def _first_order(paragraph: str) -> int | None:
-    """Return where the first sentence with an order begins in a paragraph."""
+    """Return the offset of a paragraph's first sentence with an instruction."""
     if not _ORDER.search(paragraph):  # nearly always, and far quicker than finding sentences
         return None
     for start, end in sentences(paragraph):

@@ -1,8 +1,8 @@
-"""The note: what became of asking for one, and how it is brought into its budget.
+"""Represent a note and its outcome, and cut notes to their token budget.
 
 Invariants:
 - A note has a text exactly when its outcome is ``written``.
-- One that is cut is cut at a sentence's end.
+- A note is cut only at the end of a sentence.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Outcome = Literal["written", "rejected", "failed", "none"]
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The sentence or two that place a chunk in its document, or why there are none.
+    """One or two sentences of context for a chunk, or the reason for having none.
 
     Attributes:
         text: one line; empty unless the outcome is ``written``.
-        outcome: ``written``; ``rejected`` by the checks; ``failed`` where the runtime failed; ``none`` where there is
-            nothing to say.
+        outcome: ``written``; ``rejected`` by the checks; ``failed`` if the runtime failed; ``none`` if there is
+            nothing to add.
         reason: why there is no text; empty otherwise.
-        source: who wrote it.
-        narrowed: whether the LLM saw less around the chunk than was asked for, because its context holds no more.
+        source: origin of the text.
+        narrowed: whether the window was narrowed to fit the LLM's context.
     """
 
     outcome: Outcome
@@ -37,16 +37,16 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def final(self) -> bool:
-        """Whether it is to be remembered; what a failing runtime left undone is tried again at the next build."""
+        """Whether the note is cached; a failed one is retried at the next build."""
         return self.outcome != "failed"
 
 
 def fit(note: str, budget: int, count: Callable[[str], int]) -> str:
-    """Return a note within a budget: as many of its first sentences as it holds; empty when not even one fits.
+    """Return as many leading sentences of a note as fit its budget; empty if none fits.
 
     Args:
         note: the note's text.
-        budget: tokens it may have, the line end after it included.
+        budget: maximum of tokens, the line end after the note included.
         count: counts the tokens of a text.
     """
     ends = [end for _, end in sentences(note)]

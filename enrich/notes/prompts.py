@@ -1,12 +1,12 @@
-"""What a note's prompt holds: the window around a chunk, and the prompt made of it.
+"""Build a note's prompt from the window around its chunk.
 
 Invariants:
 - A prompt is a function of the template and the window alone.
-- The window holds the titles above and beside the chunk and a fixed number of characters of neighbouring text within
-  its section, so an edit renews the notes whose window holds it and no others (where the whole document is asked for,
-  each of its notes.
-- Where what precedes is, those from there on).
-- Nothing in a document can close a mark of the prompt or open one.
+- A window contains the titles above and beside the chunk and a fixed number of characters of neighbouring text within
+  its section.
+- So an edit renews only the notes whose window contains it: with `document` set, all notes of the document; with
+  `preceding` too, those from the edit on.
+- No text of a document can open or close a mark of the prompt.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from parsers.document import ROOT, Document, left_out
 DEFAULT_TEMPLATE: Final = "note-2"
 DOCUMENT_TEMPLATE: Final = "document-1"  # for windows with a whole document
 PRECEDING_TEMPLATE: Final = "preceding-1"  # for windows with the document up to the passage
-MARKS: Final = ("document", "passage")  # the names of all templates' marks
-EDGE: Final = 64  # code points of a passage's beginning and of its end, where the document around it stands whole
-OPENING: Final = 240  # code points; a longer first sentence says too much to stand in a note
+MARKS: Final = ("document", "passage")  # names of the marks in all templates
+EDGE: Final = 64  # code points of a passage's beginning and of its end, in a prompt with the whole document
+OPENING: Final = 240  # code points; a longer first sentence is too long for a note
 _first: Final = itemgetter(0)
-NARROWEST: Final = 200  # code points; a shorter passage is not cut again
+NARROWEST: Final = 200  # code points; a shorter passage is not cut further
 
 
 class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a document stands around a chunk in its prompt.
+    """Settings for how much of a document goes into the prompt of a chunk.
 
     Attributes:
         neighbours: code points of text before the chunk, and as many after it.
-        siblings: how many titles of sections beside the chunk's own, the nearest ones.
-        title: code points of each title; what is longer is cut at white space.
-        document: code points up to which a document stands in its chunks' prompts; 0 for never.
-        preceding: whether of such a document only what comes before the passage, and the passage, stands there.
+        siblings: maximum of titles of sibling sections, the nearest ones.
+        title: maximum code points of a title; a longer one is cut at white space.
+        document: maximum code points of a document that goes into its chunks' prompts whole; 0 for never.
+        preceding: whether the prompt contains such a document only up to the end of the passage.
     """
 
     neighbours: int = 200
@@ -56,23 +56,23 @@ class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a chunk when its note is written.
+    """Context of a chunk for its note.
 
     Attributes:
         title: the document's title, or its base name where it has none.
         heading_path: titles from below the document's own down to the section.
-        siblings: titles of sections beside the chunk's, in reading order.
-        before, after: neighbouring text within the section: ``before + text + after`` is one piece of the document.
+        siblings: titles of the sibling sections, in reading order.
+        before, after: neighbouring text within the section: ``before + text + after`` is contiguous in the document.
         text: the chunk's text.
-        opening: the first sentence of the section where it does not stand in the chunk, of a document without
-            sections none; it goes into extractive notes only, never into a prompt.
-        document: the whole text of the document without the parts left out of the index, where that was asked for and
-            is not too long; empty otherwise.
-        preceding: the same up to the passage's end, where that was asked for: the text from one chunk's end to the
-            next one's, each a piece, the last one ending with the passage; so what two chunks share is evaluated once.
-            There are no ``siblings`` and no ``after`` beside it, which an edit behind the passage could change.
-        code: the language of the program code that makes up more than half of the chunk, as the document names it;
-            empty for other chunks.
+        opening: the section's first sentence if the chunk does not contain it; empty for a document without sections.
+            Used in extractive notes only, never in a prompt.
+        document: the document's text without the parts left out of the index; empty unless the settings ask for it and
+            it is short enough.
+        preceding: the same text up to the passage's end, if the settings ask for it. Each piece runs from one chunk's
+            end to the next one's, so that the LLM evaluates the pieces shared by two chunks once. ``siblings`` and
+            ``after`` are then empty, since an edit after the passage could change them.
+        code: language of the program code, as the document names it, if more than half of the chunk is code; else
+            empty.
     """
 
     title: str
@@ -88,13 +88,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Windows:
-    """The windows of one document's chunks; what they share is worked out once.
+    """Windows of one document's chunks; shared parts are computed once.
 
     Args:
         document: the parsed document.
         title: its title, or its base name where it has none.
-        settings: how wide a window is.
-        chunks: all chunks of the document, in reading order, where windows are to hold what precedes.
+        settings: size of a window.
+        chunks: all chunks of the document, in reading order; needed for the setting `preceding`.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Windows:
         self._edges = self._boundaries()
         self._kept = self._not_left_out()
         self.whole: Final = self._whole()
-        """The document's text, where it stands in the prompts; empty where it does not."""
+        """The document's text if the prompts contain it; else empty."""
         self._ends = sorted({chunk.end for chunk in chunks}) if self.whole and self._settings.preceding else []
         self._pieces = tuple(self._text(start, end) for start, end in pairwise([0, *self._ends]))
         self._siblings: dict[int, tuple[str, ...]] = {}
@@ -150,7 +150,7 @@ class Windows:
         return max(code, key=_first)[1] if mostly else ""
 
     def _not_left_out(self) -> list[tuple[int, int]]:
-        """Start and end of each stretch of text that is not left out of the index."""
+        """Return start and end of each stretch of indexed text."""
         position, kept = 0, []
         for node, reason in zip(self._document.nodes, self._reasons, strict=True):
             start, end = node.extent
@@ -160,19 +160,19 @@ class Windows:
         return [*kept, (position, len(self._document.text))]
 
     def _text(self, start: int, end: int) -> str:
-        """Return the text between two places without what is left out of the index."""
+        """Return the indexed text between two offsets."""
         stretches = ((max(low, start), min(high, end)) for low, high in self._kept)
         return "".join(self._document.text[low:high] for low, high in stretches if low < high)
 
     def _whole(self) -> str:
-        """Return the text without what is left out of the index; empty where it is longer than the settings allow."""
+        """Return the document's indexed text; empty if it is longer than the settings allow."""
         if not self._settings.document:
             return ""
         whole = self._text(0, len(self._document.text)).strip()
         return whole if len(whole) <= self._settings.document else ""
 
     def _boundaries(self) -> list[int]:
-        """Return where sections and left-out parts begin and end; neighbouring text stops there."""
+        """Return the offsets that bound neighbouring text: edges of sections and left-out parts."""
         edges = {0, len(self._document.text)}
         for node, reason in zip(self._document.nodes, self._reasons, strict=True):
             if node.kind == "section" or reason is not None:
@@ -214,7 +214,7 @@ class Windows:
         return tuple(title for index in near if (title := _shorten(nodes[index].title or "", self._settings.title)))
 
     def _opening(self, section: int, chunk: Chunk) -> str:
-        if section == ROOT:  # the first words of a whole document place nothing: a licence, a title, a preface
+        if section == ROOT:  # a document's first words are a licence, title or preface: no context for a chunk
             return ""
         if section not in self._openings:
             self._openings[section] = self._first_sentence(section)
@@ -222,7 +222,7 @@ class Windows:
         return sentence if start + len(sentence) <= chunk.start else ""
 
     def _first_sentence(self, section: int) -> tuple[int, str]:
-        """Return where the section's own first sentence begins and what it says; empty where it opens with no prose."""
+        """Return offset and text of the section's first sentence; empty if it starts without prose."""
         nodes = self._document.nodes
         for index in self._below.get(section, []):
             node = nodes[index]
@@ -245,10 +245,10 @@ def window(document: Document, title: str, chunk: Chunk, settings: WindowSetting
 
 
 def narrowed(window: Window) -> Iterator[Window]:
-    """Narrower and narrower windows, for an LLM whose context does not take a whole one.
+    """Yield ever narrower windows, for an LLM with too short a context.
 
-    First without the document, then without neighbouring text, then without the titles beside it, then with half
-    of the passage, and so on.
+    The document is dropped first, then the neighbouring text, then the siblings' titles; then the passage is halved
+    repeatedly.
     """
     if window.document or window.preceding:
         window = msgspec.structs.replace(window, document="", preceding=())
@@ -264,18 +264,19 @@ def narrowed(window: Window) -> Iterator[Window]:
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt in the parts that a runtime needs apart.
+    """A prompt, split into the parts that a runtime handles separately.
 
     Attributes:
         instructions: the same for every prompt of a template.
-        shared: what the chunks of one section have in common, or those of one document where it stands in it, in
-            pieces; a runtime that can evaluates the pieces that two prompts begin with once for both.
-        rest: what is this chunk's own; evaluated once for both tries.
-        ask: what is asked; with ``shared`` and ``rest`` before it, one message.
-        again: stands in for ``ask`` at the second try, after a note was rejected; empty where there is none.
-        with_document: whether ``shared`` holds a document, whole or up to the passage, for which a runtime makes room.
-        code: the language of the passage where it is code; not shown, but answers are checked by it.
-        checked: digest of what answers are checked against, where the prompt does not show just that; not shown.
+        shared: text common to the chunks of a section, or of the document if the prompt contains it, in pieces. A
+            runtime may evaluate the leading pieces of two prompts once.
+        rest: the chunk's own text; evaluated once for both tries.
+        ask: the request; ``shared``, ``rest`` and ``ask`` form one message.
+        again: replaces ``ask`` in the retry after a rejection; empty for no retry.
+        with_document: whether ``shared`` contains a document, whole or up to the passage; the runtime then needs a
+            larger context.
+        code: language of a passage of code; used by the checks, not shown to the LLM.
+        checked: digest of the text that answers are checked against, if the prompt shows other text; not shown.
     """
 
     instructions: str
@@ -289,12 +290,12 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        """Everything behind the instructions."""
+        """The prompt without the instructions."""
         return "".join((*self.shared, self.rest, self.ask))
 
 
 class Template:
-    """A versioned prompt file, which makes prompts of windows.
+    """A versioned prompt file that turns windows into prompts.
 
     Args:
         name: the file's name without its ending, such as ``note-2``.
@@ -317,7 +318,7 @@ class Template:
         fields = self._fields(window)
         head, precedes, _ = self._parts["shared"].partition("{preceding}")
         opening, rest = _fill(head, fields), _fill(self._parts["rest"], fields) + "\n\n"
-        if precedes:  # no line end behind a piece, for the next one may go on in its line
+        if precedes:  # no line end after a piece, since the next one may continue its line
             first, *others = self._unmarked(*window.preceding or ("",))
             shared, rest = (opening + first.lstrip(), *others), "\n" + rest
         else:
@@ -333,10 +334,10 @@ class Template:
         )
 
     def shows_all(self, window: Window) -> bool:
-        """Return whether the prompt for a window shows all that answers are checked against, and only it.
+        """Return whether the prompt shows exactly the text that answers are checked against.
 
-        It does not where the document stands around an excerpt of the passage, where a mark was taken from the text, or
-        where a title holds the sign between two titles.
+        It does not if it contains the document with an excerpt of the passage, if a mark was removed from the text, or
+        if a title contains the separator of titles.
         """
         fields = self._fields(window)
         titles = (window.title, *window.heading_path, *window.siblings)
@@ -364,17 +365,17 @@ class Template:
         return {name: self._unmarked(value)[0] for name, value in raw.items()}
 
     def _unmarked(self, *pieces: str) -> list[str]:
-        """Pieces of one running text, without what would close a mark of the prompt or open one, across them too."""
+        """Return the pieces of a text with the prompt's marks defused, also across pieces."""
         text = self._marks.sub(lambda match: f"‹{match[0][1:]}", "".join(pieces))
         ends = list(accumulate(map(len, pieces)))
         return [text[start:end] for start, end in pairwise([0, *ends])]
 
 
 def load_template(name: str = DEFAULT_TEMPLATE) -> Template:
-    """Return a prompt file that comes with the program.
+    """Return one of the program's prompt files.
 
     Raises:
-        ValueError: when there is no such file, naming those there are.
+        ValueError: when there is no such file; the message lists the known ones.
     """
     folder = resources.files("enrich.notes").joinpath("templates")
     known = sorted(entry.name.removesuffix(".txt") for entry in folder.iterdir() if entry.name.endswith(".txt"))
@@ -384,9 +385,9 @@ def load_template(name: str = DEFAULT_TEMPLATE) -> Template:
 
 
 def key(prompt: Prompt, llm_fingerprint: str) -> str:
-    """Under what a prompt's note is remembered: 64 hexadecimal digits of all that decides the note.
+    """Return the cache key of a prompt's note: 64 hexadecimal digits.
 
-    That is the exact prompt, the LLM's fingerprint, which holds the checks' version, and what the checks see.
+    It is a digest of the exact prompt, the LLM's fingerprint with the checks' version, and the checks' input.
     """
     parts = [llm_fingerprint, prompt.instructions, *prompt.shared, prompt.rest, prompt.ask, prompt.again, prompt.code]
     parts += [prompt.checked] if prompt.checked else []
@@ -402,7 +403,7 @@ def _marks(parts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _fill(part: str, fields: Mapping[str, str]) -> str:
-    """Return a part with its fields filled in, in one pass: braces in a value mean nothing."""
+    """Return a part with its fields filled in, in one pass, so that braces in a value stay."""
     lines = []
     for line in part.split("\n"):
         names = re.findall(r"\{(\w+)\}", line)
@@ -428,12 +429,12 @@ def _shorten(title: str, limit: int) -> str:
 
 
 def _after_space(text: str) -> str:
-    """Without the word cut at its beginning; unchanged where there is no white space to cut at."""
+    """Return a text without its first, cut word; unchanged if it has no white space."""
     match = re.search(r"\s", text)
     return text[match.end() :] if match else text
 
 
 def _before_space(text: str) -> str:
-    """Without the word cut at its end; unchanged where there is no white space to cut at."""
+    """Return a text without its last, cut word; unchanged if it has no white space."""
     match = re.search(r"\s\S*$", text)
     return text[: match.start()] if match else text

@@ -1,8 +1,8 @@
-"""What the checks know of words: how they are compared, which of them say nothing, and what language they are of.
+"""Compare words, list those without content, and detect a text's language.
 
 Invariants:
-- Everything is compared folded (without case, accents and compatibility forms).
-- Where a text's language is doubtful it has none, so no check refuses a note for a guess.
+- Words are compared folded: without case, accents and compatibility forms.
+- A text of uncertain language has none, so that no check rejects a note on a guess.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNSPACED: Final = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\u
 
 
 def fold_word(text: str) -> str:
-    """Without case, accents and compatibility forms."""
+    """Return a text without case, accents and compatibility forms."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize("NFC", "".join(char for char in decomposed if not unicodedata.combining(char)))
 
@@ -79,14 +79,14 @@ _NUMBERS: Final = {
 
 
 def content(text: str) -> set[str]:
-    """Return the folded words of a text that carry meaning; pairs of letters where no spaces part the words."""
+    """Return the folded content words of a text; letter pairs for scripts without spaces."""
     folded = fold_word(text)
     words = {possessor(word) for word in WORD.findall(UNSPACED.sub(" ", folded))}
     return {word for word in words if len(word) >= CONTENT and word not in GENERIC} | set(_pairs(folded))
 
 
 def _pairs(folded: str) -> Iterator[str]:
-    """Yield every two letters that stand together in a script without spaces."""
+    """Yield every pair of adjacent letters in a script without spaces."""
     for run in UNSPACED.findall(folded):
         yield from (run[i : i + 2] for i in range(len(run) - 1))
 
@@ -102,7 +102,7 @@ def number_word_digits(word: str) -> str:
 
 
 def related(a: str, b: str) -> bool:
-    """Return whether two folded words look like forms of one: a common beginning, and little behind it."""
+    """Return whether two folded words look like forms of one: a long common prefix."""
     common = 0
     for x, y in zip(a, b, strict=False):
         if x != y:
@@ -113,11 +113,11 @@ def related(a: str, b: str) -> bool:
 
 
 def text_language(text: str) -> str:
-    """Return a text's language or, where a script is used for few, that script; empty where it is doubtful.
+    """Return a text's language, or a script used by few languages; empty if uncertain.
 
-    By the script of most letters and, for Latin ones, by the commonest words of eight languages (Zipf: a handful of
+    Decided by the script of most letters and, for Latin, by the commonest words of eight languages (Zipf: a handful of
     function words makes up a third of running text): one language must have two of them, and twice those of the next.
-    Chinese is told from Japanese by kana, which hardly a Japanese sentence does without.
+    Kana distinguish Japanese from Chinese: nearly every Japanese sentence has some.
     """
     counts = scripts(text)
     script, most = max(counts.items(), key=lambda item: item[1], default=("", 0))
@@ -133,7 +133,7 @@ def text_language(text: str) -> str:
 
 
 def scripts(text: str) -> Counter[str]:
-    """Return how many letters of each script a text has; the first word of a letter's Unicode name tells its script."""
+    """Return the number of letters per script; a letter's Unicode name starts with its script."""
     letters = Counter(char for char in unicodedata.normalize("NFKC", text) if char.isalpha())
     counts: Counter[str] = Counter()
     for char, number in letters.items():
@@ -143,10 +143,10 @@ def scripts(text: str) -> Counter[str]:
 
 
 def other_script(text: str, of: str) -> bool:
-    """Return whether a text is surely not written in the script of another.
+    """Return whether a text is certainly not in the script of another.
 
-    Next to none of its letters are of that script, and nearly all of the other's. Names, quotes and code in foreign
-    letters leave it open.
+    Almost none of its letters are of that script, and nearly all of the other's are. Names, quotes and code in
+    foreign letters make the result uncertain.
     """
     own, others = scripts(text), scripts(of)
     for counts in (own, others):

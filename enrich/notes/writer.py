@@ -1,10 +1,10 @@
-"""Who asks the LLM for notes, and what is done with its answers.
+"""Ask the LLM for notes and check its answers.
 
 Invariants:
-- A note that comes out has passed cleaning and grounding.
-- An answer that does not pass is asked for once more with another prompt and then counts as rejected.
-- A runtime that fails leaves a failed note and stops nobody.
-- The notes do not depend on the order in which the chunks come, nor on how many are asked for at a time.
+- Every written note has passed cleaning and grounding.
+- A rejected answer is retried once with another prompt; after that its note is rejected.
+- If the runtime fails, the note is failed and the others go on.
+- The notes depend neither on the order of the chunks nor on the number of concurrent requests.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from enrich.notes.prompts import (
 )
 from parsers.errors import GristmillError
 
-NOTES_VERSION: Final = 3  # of the rules in context, cleaning, grounding and here; a raise renews all notes
-FAILURES: Final = 3  # in a row, after which a runtime is not asked again within a call
-CONTEXT: Final = 2048  # tokens that a runtime has for a prompt and its answer, beside a whole document
+NOTES_VERSION: Final = 3  # of the rules for prompts, cleaning, grounding and retries; raising it renews all notes
+FAILURES: Final = 3  # consecutive failures after which a call asks the runtime no more
+CONTEXT: Final = 2048  # tokens for a prompt and its answer, not counting a whole document
 
 
 class LLMFailure(GristmillError):
-    """The LLM's runtime failed at one prompt; another prompt or another day may go well."""
+    """The LLM's runtime failed on one prompt; other prompts or a later build may succeed."""
 
 
 class PromptTooLong(LLMFailure):
-    """The prompt is longer than the runtime takes; a narrower one may go well."""
+    """The prompt exceeds the runtime's limit; a narrower one may fit."""
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """What an LLM wrote.
+    """Output of an LLM.
 
     Attributes:
         text: its output, without control tokens.
-        finished: whether it ended by itself or at a line's end; False when it ran out of tokens.
+        finished: whether it ended by itself or at a line end; False if it reached ``max_tokens``.
     """
 
     text: str
@@ -59,46 +59,46 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class LLMRuntime(Protocol):
-    """Something that runs an LLM at temperature 0; the same prompt gives the same text, whatever came before it."""
+    """Runs an LLM at temperature 0; the text depends only on the prompt, not on earlier ones."""
 
     @property
     def fingerprint(self) -> str:
-        """What decides its output besides the prompt: weights, sampling, context length."""
+        """All that decides the output besides the prompt: weights, sampling, context length."""
         ...
 
     @property
     def provenance(self) -> Mapping[str, str]:
-        """What it runs on: library and version; no part of the fingerprint."""
+        """Library and version; not part of the fingerprint."""
         ...
 
     @property
     def parallel(self) -> int:
-        """How many prompts it answers at a time; from 2 on, each from a thread of its own."""
+        """Maximum of concurrent prompts; from 2 on, each comes from its own thread."""
         ...
 
     def cancel(self) -> None:
-        """Break off what other threads are waiting for; their calls raise an error."""
+        """Cancel the calls of other threads; these raise an error."""
         ...
 
     def room(self, prompt: Prompt) -> int:
-        """Return tokens left for an answer behind this prompt; negative when the prompt alone is too long."""
+        """Return the tokens left for an answer; negative if the prompt alone is too long."""
         ...
 
     def generate(self, prompt: Prompt, max_tokens: int) -> Completion:
         """Return the answer to a prompt, at most one line of ``max_tokens`` tokens.
 
         Raises:
-            LLMFailure: when it fails at this prompt; :class:`PromptTooLong` where a narrower one may go well.
+            LLMFailure: when it fails on this prompt; :class:`PromptTooLong` if a narrower one may fit.
         """
         ...
 
 
 class NoteSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How notes are asked for.
+    """Settings for asking the LLM.
 
     Attributes:
-        max_tokens: tokens an answer may have.
-        retry: whether a rejected answer is asked for once more.
+        max_tokens: maximum of tokens in an answer.
+        retry: whether a rejected answer is retried once.
     """
 
     max_tokens: int = 48
@@ -109,10 +109,10 @@ class NoteWriter:
     """Writes notes with an LLM.
 
     Args:
-        runtime: runs the LLM; None is enough to make prompts and keys, given its fingerprint.
-        settings: how notes are asked for.
+        runtime: runs the LLM; for prompts and keys, only its fingerprint is used.
+        settings: settings for asking the LLM.
         template: the prompt file for windows without the document.
-        whole: the prompt file for windows with the whole of it.
+        whole: the prompt file for windows with the whole document.
         preceding: the prompt file for windows with the document up to the passage.
     """
 
@@ -132,13 +132,14 @@ class NoteWriter:
         self._lock = threading.Lock()
         self._failures = 0
         self.counts: Counter[str] = Counter()
-        """How often: written, rejected, failed, retried, narrowed, silenced, and each reason of a rejection."""
+        """Number of notes written, rejected, failed, retried, narrowed and silenced, and of each rejection reason."""
 
     @property
     def fingerprint(self) -> str:
-        """What decides a note besides its prompt: the LLM, the prompt file, the settings, the version of the rules.
+        """Digest of all that decides a note besides its prompt.
 
-        The files for windows with the document are not in it: all that they add stands in the prompts made of them.
+        That is the LLM, the prompt file, the settings and the version of the rules. The prompt files for windows with
+        the document are left out, since their prompts contain all that they add.
         """
         parts = (
             f"notes:{NOTES_VERSION}",
@@ -149,7 +150,7 @@ class NoteWriter:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
     def prompt(self, window: Window) -> Prompt:
-        """Return the exact prompt for a window; what the document says to an LLM is left out of it."""
+        """Return the exact prompt for a window, without the document's instructions to an LLM."""
         calm = quiet(window)
         prompt = self._composed(calm)
         if calm == window and self._template.shows_all(window):
@@ -157,14 +158,14 @@ class NoteWriter:
         return msgspec.structs.replace(prompt, checked=_digest(window))
 
     def key(self, prompt: Prompt) -> str:
-        """Under what the prompt's note is remembered; the prompt as :meth:`prompt` made it."""
+        """Return the cache key of the note for a prompt made by :meth:`prompt`."""
         return key(prompt, self.fingerprint)
 
     def write(self, prompts: Sequence[Prompt], windows: Sequence[Window]) -> list[Note]:
-        """Return the notes for prompts and the windows they were made of, in the same order.
+        """Return the notes for prompts and their windows, in the same order.
 
-        Chunks that share the first part of their prompt are asked for one after another, whatever their order, and
-        those with more of the document before them later; as many at a time as the runtime answers.
+        Prompts with the same first part are sent one after another, those with less of the document first. At most
+        ``runtime.parallel`` run at a time.
         """
         order = _by_shared_part(prompts)
         own = ([prompts[index] for index in order], [windows[index] for index in order])
@@ -175,11 +176,11 @@ class NoteWriter:
         return [notes[index] for index in range(len(prompts))]
 
     def _together(self, prompts: Sequence[Prompt], windows: Sequence[Window]) -> list[Note]:
-        """Return the notes in the order they are asked for, several at a time."""
+        """Return the notes in the order of the prompts, several at a time."""
         with ThreadPoolExecutor(self._runtime.parallel) as pool:
             try:
                 return list(pool.map(self._asked, prompts, windows))
-            except BaseException:  # Ctrl-C too: nobody waits for answers that nobody reads
+            except BaseException:  # also Ctrl-C: do not wait for unused answers
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._runtime.cancel()
                 raise
@@ -249,13 +250,13 @@ class NoteWriter:
 
 
 def _digest(window: Window) -> str:
-    """Digest of what an answer for a window is checked against: all of it but what no prompt shows."""
+    """Return the digest of the text that answers are checked against: the window without its opening."""
     seen = msgspec.json.encode(msgspec.structs.replace(window, opening=""), order="sorted")
     return hashlib.sha256(seen).hexdigest()
 
 
 def _checked(answer: Completion, window: Window) -> str | Rejection:
-    """Return the note in an answer, cleaned and grounded."""
+    """Return the note in an answer, or a rejection by cleaning or grounding."""
     note = clean(answer.text, answer.finished)
     if isinstance(note, Rejection):
         return note
@@ -264,17 +265,23 @@ def _checked(answer: Completion, window: Window) -> str | Rejection:
 
 
 def document_tokens(length: int) -> int:
-    """Tokens of context for a whole document of so many code points: one for two, enough but for dense scripts."""
+    """Return the tokens of context for a document of so many code points.
+
+    One token for two code points is enough except for dense scripts.
+    """
     return length // 2
 
 
 def limit(prompt: Prompt, context: int) -> int:
-    """Tokens that a prompt and its answer may have: a function of the prompt, so that settings renew no notes."""
+    """Return the maximum of tokens in a prompt and its answer.
+
+    It is a function of the prompt, so that a changed setting renews no notes.
+    """
     return context + document_tokens(sum(map(len, prompt.shared))) if prompt.with_document else context
 
 
 def _by_shared_part(prompts: Sequence[Prompt]) -> list[int]:
-    """Indexes of the prompts, those with one beginning together, in the order of their first, the longer later."""
+    """Return the indexes of the prompts, grouped by their first part, the shorter ones of a group first."""
     groups: dict[tuple[str, str], list[int]] = {}
     for index, prompt in enumerate(prompts):
         groups.setdefault((prompt.instructions, prompt.shared[0]), []).append(index)

@@ -1,9 +1,8 @@
-"""Rerankers: models that read a query and a text together and say how well the one answers the other.
+"""Score texts for a query with a reranker: a model that reads query and text together.
 
 Invariants:
-- A reranker is a folder on this machine and nothing is looked up on a network.
-- A folder that holds another kind of model is refused, because the library would put random numbers where its scores
-  come from.
+- A reranker is a local folder; nothing is downloaded.
+- A folder with another kind of model is an error, because the library would fill in a random scoring layer.
 - Importing this module loads no model.
 """
 
@@ -34,13 +33,14 @@ class Reranker(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Hexadecimal; differs when the same query and texts could get other scores."""
+        """Hexadecimal digest; differs if the same query and texts could get other scores."""
 
     def scores(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return how well each text answers the query, (n,), the higher the better.
+        """Return one score per text, (n,) in float32; higher is better.
 
         Args:
-            texts: embedded texts, prefix and all: what the embedder and BM25 read.
+            query: the query.
+            texts: embedded texts with their prefix, as the embedder and BM25 read them.
         """
 
 
@@ -48,11 +48,11 @@ class CrossEncoderReranker:
     """A cross-encoder loaded from a folder by sentence-transformers, in single precision.
 
     Args:
-        folder: holds its configuration, weights and tokenizer.
-        device: as PyTorch names it; None for a GPU where there is one.
+        folder: with its configuration, weights and tokenizer.
+        device: as PyTorch names it; None for a GPU if there is one.
 
     Raises:
-        ModelError: when the folder is missing, or holds no trained cross-encoder with one score.
+        ModelError: when the folder is missing or contains no trained cross-encoder with one score.
     """
 
     def __init__(self, folder: Path, device: str | None = None) -> None:
@@ -75,9 +75,8 @@ class CrossEncoderReranker:
     def scores(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return the raw scores of n pairs: (n,) in float32.
 
-        A pair over the model's limit is cut at the end of its longer text.
-
-        The sigmoid that the library puts over them is left out: in single precision it makes all high scores equal.
+        In a pair over the model's limit, the longer text loses its end. The library's sigmoid is not applied: in single
+        precision it makes all high scores equal.
         """
         from torch.nn import Identity
 
@@ -89,13 +88,13 @@ class CrossEncoderReranker:
 
 
 class _Configuration(msgspec.Struct, frozen=True):
-    """The part of a model's ``config.json`` that says what it gives."""
+    """The part of a model's ``config.json`` that names its kind."""
 
     architectures: list[str] = []
 
 
 def _check(folder: Path) -> None:
-    """Check that a folder claims to hold a network with scores of its own."""
+    """Raise unless a folder's configuration names a network for sequence classification."""
     if not folder.is_dir():
         raise ModelError(f"reranker {folder}: there is no such folder", _REMEDY)
     try:
@@ -125,7 +124,7 @@ def _load(folder: Path, device: str | None) -> Any:
 
 
 def _untrained(folder: Path, model: Any) -> list[str]:
-    """Weights over the model's body that the folder's files do not hold: the library made them up."""
+    """Return the weights above the model's body that the folder lacks: the library sets them at random."""
     from safetensors import safe_open
 
     held: set[str] = set()

@@ -1,8 +1,8 @@
-"""The runtime ``llama.cpp``: a converted GGUF, given the token ids of the model's own tokenizer.
+"""Run a converted GGUF file with llama.cpp: the runtime ``llama.cpp``.
 
 Invariants:
-- Llama.cpp tokenizes nothing.
-- No batch is larger than its context, which it would answer by ending the process.
+- The token ids come from the model's own tokenizer; llama.cpp tokenizes nothing.
+- No batch exceeds the context, since llama.cpp would abort the process.
 - Normalization is left to the embedder.
 """
 
@@ -27,7 +27,7 @@ class GgufRuntime:
     """A converted model.
 
     Args:
-        model: what the registry says of it.
+        model: its entry in the registry.
         weights: the converted file.
         precision: of that file.
         device: ``cpu``, or ``cuda`` with a llama.cpp built for it; None for the CPU.
@@ -84,7 +84,7 @@ class GgufRuntime:
 
     @property
     def provenance(self) -> Provenance:
-        """What it is."""
+        """Provenance of the vectors."""
         return self._provenance
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:

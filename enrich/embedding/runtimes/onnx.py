@@ -1,7 +1,7 @@
-"""The runtime ``onnx``: a converted graph, run by ONNX Runtime.
+"""Run a converted graph with ONNX Runtime: the runtime ``onnx``.
 
 Invariants:
-- The model sees the token ids it is given and no others.
+- The model gets exactly the given token ids.
 - Normalization is left to the embedder.
 """
 
@@ -22,7 +22,7 @@ class OnnxRuntime:
     """A converted model.
 
     Args:
-        model: what the registry says of it.
+        model: its entry in the registry.
         weights: the converted file.
         precision: of that file.
         device: ``cpu``, ``cuda`` or ``cuda:1``; None for a GPU where this ONNX Runtime can use one.
@@ -67,7 +67,7 @@ class OnnxRuntime:
 
     @property
     def provenance(self) -> Provenance:
-        """What it is."""
+        """Provenance of the vectors."""
         return self._provenance
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:

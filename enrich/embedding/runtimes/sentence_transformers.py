@@ -1,9 +1,9 @@
-"""The runtime ``sentence-transformers``: a folder of that library, run by PyTorch.
+"""Run a model's own folder with PyTorch: the runtime ``sentence-transformers``.
 
 Invariants:
-- Nothing is looked up on a network.
+- Nothing is downloaded.
 - The folder's own pooling must be the one that the registry names.
-- The model sees the token ids it is given and no others.
+- The model gets exactly the given token ids.
 - Normalization is left to the embedder.
 """
 
@@ -33,9 +33,9 @@ class SentenceTransformersRuntime:
     """A model loaded from a folder in the layout of sentence-transformers.
 
     Args:
-        model: what the registry says of it.
-        folder: holds its files, verified.
-        device: as PyTorch names it; None for a GPU where there is one.
+        model: its entry in the registry.
+        folder: the folder with its verified files.
+        device: as PyTorch names it; None for a GPU if there is one.
         precision: of weights and arithmetic; a name in :data:`PRECISIONS`.
 
     Raises:
@@ -57,7 +57,7 @@ class SentenceTransformersRuntime:
 
     @property
     def provenance(self) -> Provenance:
-        """What it is."""
+        """Provenance of the vectors."""
         return self._provenance
 
     def encode(self, batch: Sequence[Sequence[int]]) -> Vectors:
@@ -90,7 +90,7 @@ def load_offline(
     dtype: torch.dtype = torch.float32,
     attention: str | None = None,
 ) -> Network:
-    """Return a network of sentence-transformers from a folder: nothing is fetched, no code of it run."""
+    """Load a network of sentence-transformers offline, without running code of its folder."""
     options = {"dtype": dtype} | ({"attn_implementation": attention} if attention else {})
     with no_progress_bar():
         network = kind(
@@ -104,10 +104,12 @@ def network_of(model: EmbedderModel, folder: Path, attention: str | None = None)
     """Return the modules of a model up to its pooling, on the CPU in single precision.
 
     Args:
+        model: the model.
+        folder: the folder with its files.
         attention: an implementation by its name in transformers; None for the library's choice.
 
     Raises:
-        ModelError: when the folder cannot be loaded or is not what the registry says.
+        ModelError: when the folder cannot be loaded or does not match the registry.
     """
     network = _checked_network(model, folder, torch.device("cpu"), torch.float32, attention)
     return [module for module in network if not isinstance(module, Normalize)]
@@ -116,7 +118,7 @@ def network_of(model: EmbedderModel, folder: Path, attention: str | None = None)
 def _checked_network(
     model: EmbedderModel, folder: Path, device: torch.device, dtype: torch.dtype, attention: str | None = None
 ) -> SentenceTransformer:
-    """Return the network, which is what the registry says of pooling, dimension and longest input."""
+    """Return the network; raise if pooling, dimension or maximum input differ from the registry."""
     try:
         network = load_offline(SentenceTransformer, folder, device, dtype, attention)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
@@ -162,7 +164,7 @@ def _device_name(device: torch.device) -> str:
 
 @contextmanager
 def no_progress_bar() -> Iterator[None]:
-    """Keep the library from drawing a bar on standard error for a load of a tenth of a second."""
+    """Disable the library's progress bar on standard error."""
     shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:

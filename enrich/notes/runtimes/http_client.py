@@ -1,9 +1,9 @@
-"""JSON over HTTP for many threads: requests that are tried again, bounded, and broken off together.
+"""Send JSON over HTTP from many threads, with retries, a limit on concurrency, and cancellation.
 
 Invariants:
-- Never more requests at a time than allowed, over all threads.
-- What may go well later is sent again after a pause that is the same every time, or the one that the server names.
-- A thread that waits can be interrupted, whatever the server does.
+- All threads together never exceed the allowed number of concurrent requests.
+- A request that may succeed later is retried after a fixed backoff, or after the pause that the server asks for.
+- A waiting thread can always be interrupted.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Any, Final, TypeVar
 import httpx
 
 TRIES: Final = 5  # of one request
-SLOW: Final = 2  # tries of a request that gets no answer in time
-LONGEST: Final = 60.0  # seconds of a pause; a server that asks for a longer one has failed
+SLOW: Final = 2  # timeouts of one request, after which it is not retried
+LONGEST: Final = 60.0  # maximum seconds of a pause; if the server asks for more, the request fails
 PASSING: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _T = TypeVar("_T")
 
 
 class Unanswered(Exception):
-    """A request got no answer that can be used, however often it was sent."""
+    """A request got no usable answer in any of its tries."""
 
 
 class Refused(Exception):
-    """A server's refusal, which the same request would meet again.
+    """A server's permanent refusal of a request.
 
     Args:
         status: the HTTP status.
-        said: the server's words, in one line, the status before them.
+        said: the status and the server's message, in one line.
     """
 
     def __init__(self, status: int, said: str) -> None:
@@ -45,14 +45,14 @@ class Refused(Exception):
 
 
 class PatientClient:
-    """Sends requests and waits for them; opened at the first one, safe to use from several threads.
+    """HTTP client that retries; opened by the first request, safe to use from several threads.
 
     Args:
         key: sent as a bearer token, unless it is empty.
-        parallel: requests at a time.
-        timeout: seconds that an answer may take.
+        parallel: maximum of concurrent requests.
+        timeout: maximum seconds for an answer.
         pause: seconds before the second try; twice as long before each further one.
-        final: tells of a status and a server's words that trying again is of no use, where the status alone does not.
+        final: whether a retry is useless, by status and server's message; asked only for a status that allows retries.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class PatientClient:
         """Send a request and return its decoded JSON.
 
         Raises:
-            Unanswered: when it goes wrong at every try.
-            Refused: when the server refuses it for good.
+            Unanswered: when every try fails.
+            Refused: when the server refuses it permanently.
         """
         return self._run(self._tried(method, url, body, tries))
 
     def cancel(self) -> None:
-        """Break off all requests for good; the threads that wait for them get an error."""
+        """Cancel all requests for good; waiting threads get an error."""
         self._broken_off = True
         for future in list(self._running):
             future.cancel()
@@ -113,14 +113,14 @@ class PatientClient:
         raise AssertionError("a request is tried at least once")
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine in its own loop, and break it off when the waiting thread is interrupted."""
+        """Run a coroutine in its own loop; cancel it if the waiting thread is interrupted."""
         future = asyncio.run_coroutine_threadsafe(work, self._started())
         self._running.add(future)
         if self._broken_off:
             future.cancel()
         try:
             return future.result()
-        except BaseException:  # Ctrl-C too: the request goes with whoever waits for it
+        except BaseException:  # also Ctrl-C: cancel the request with its caller
             future.cancel()
             raise
         finally:
@@ -134,14 +134,14 @@ class PatientClient:
                 timeout = httpx.Timeout(self._timeout, connect=min(10.0, self._timeout), pool=None)
                 self._client = httpx.AsyncClient(headers=headers, limits=limits, timeout=timeout)
                 self._loop = asyncio.new_event_loop()
-                # A daemon: an interrupted build ends at once, whatever the server still does.
+                # A daemon thread, so that an interrupted build does not wait for the server.
                 thread = threading.Thread(target=self._loop.run_forever, name="llm-server", daemon=True)
                 thread.start()
                 self._end = weakref.finalize(self, _end, self._loop, thread, self._client)
             return self._loop
 
     def close(self) -> None:
-        """Close the connections and end the loop; the next use opens them again."""
+        """Close the connections and end the loop; the next use reopens them."""
         with self._lock:
             if self._end is not None:
                 self._end()
@@ -169,7 +169,7 @@ def _message(response: httpx.Response) -> str:
 
 
 def _asked_pause(response: httpx.Response, otherwise: float) -> float:
-    """Seconds to wait as Retry-After says, as a number or a date."""
+    """Return the seconds that Retry-After asks for, as a number or a date; else the default."""
     value = response.headers.get("Retry-After", "").strip()
     if value.isdigit():
         return float(value)

@@ -1,11 +1,11 @@
-"""llama.cpp in this process: the one module that imports llama_cpp.
+"""Generate notes with llama.cpp in this process.
 
 Invariants:
 - An answer depends on the prompt alone.
-- The instructions are evaluated by themselves, then each piece of the shared part, then the rest, then the question.
-- What is there already is kept by setting the state back to its end, so the batches are the same whether it was there
-  or not.
-- Document text never becomes a control token, and no call is made that llama.cpp would answer by ending the process.
+- The instructions, each piece of the shared part, the rest and the request are evaluated separately, in this order.
+- A common prefix is reused by resetting the state to its end, so the batches are the same with and without reuse.
+- Document text never becomes a control token.
+- No call is made that would make llama.cpp abort the process.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _loading = threading.Lock()
 
 
 class LlamaRuntime:
-    """Runs a GGUF at temperature 0. The model is loaded at the first prompt.
+    """LLM in a GGUF file, run at temperature 0 and loaded with the first prompt.
 
-    Safe to call from several threads, one call at a time; for more speed, take one instance a thread.
+    Safe to call from several threads; the calls run one at a time. For more speed, use one instance per thread.
 
     Args:
         path: the GGUF.
-        n_ctx: tokens of context, the answer included; capped at what the model was trained with.
-        document: code points up to which a document may stand in a prompt; the context grows by as many tokens as
-            that may take, which is no part of the fingerprint, since a prompt that fits is answered alike in any.
+        n_ctx: tokens of context, the answer included; capped at the context that the model was trained with.
+        document: maximum code points of a document in a prompt. The context grows by the tokens for it; that is not
+            part of the fingerprint, since a prompt that fits gets the same answer in any context.
         threads: CPU threads.
         gpu_layers: layers to put on a GPU, -1 for all; only with a llama.cpp built for one.
-        weights: SHA-256 of the file where it is known already; taken from the file otherwise.
+        weights: SHA-256 of the file if known; else computed from the file.
 
     Raises:
         ModelError: when there is no such file.
@@ -86,7 +86,7 @@ class LlamaRuntime:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the weights and what decides the output besides the prompt."""
+        """Digest of the weights and all else that decides the output besides the prompt."""
         if not self._weights:
             with self._path.open("rb") as file:
                 self._weights = hashlib.file_digest(file, "sha256").hexdigest()
@@ -108,17 +108,17 @@ class LlamaRuntime:
         """Nothing: nobody else waits for it."""
 
     def room(self, prompt: Prompt) -> int:
-        """Return tokens left for an answer behind this prompt."""
+        """Return the tokens left for an answer after this prompt."""
         with self._lock:
             self._load()
             return self._limit_of(prompt) - sum(map(len, self._stages(prompt)))
 
     def generate(self, prompt: Prompt, max_tokens: int) -> Completion:
-        """Return the answer to a prompt, up to the first line end behind some text.
+        """Return the answer to a prompt, up to the end of its first line with text.
 
         Raises:
             PromptTooLong: when the prompt and its answer do not fit.
-            LLMFailure: when llama.cpp fails at it.
+            LLMFailure: when llama.cpp fails on it.
         """
         with self._lock:
             self._load()
@@ -134,7 +134,7 @@ class LlamaRuntime:
                 raise LLMFailure(f"llama.cpp failed: {error}{last_words()}") from error
 
     def close(self) -> None:
-        """Give the model's memory back; the next prompt loads it again."""
+        """Free the model's memory; the next prompt loads it again."""
         with self._lock:
             if self._llama is not None:
                 self._llama.close()
@@ -201,7 +201,7 @@ class LlamaRuntime:
         return tokens
 
     def _evaluate(self, stages: Sequence[list[int]]) -> None:
-        """Bring the state to the end of the prompt, one stage after the other; the last one is never kept."""
+        """Evaluate the prompt stage by stage; the last stage is never reused."""
         llama = self._llama
         kept = 0
         if not (llama._is_recurrent or llama._is_hybrid):  # their state cannot be set back
@@ -280,7 +280,7 @@ def _piece(vocabulary: Any, token: int) -> bytes:
 
 
 def _trained_context(metadata: Mapping[str, str]) -> int:
-    """Return tokens of context the model was trained with; 0 when its file does not say."""
+    """Return the context in tokens that the model was trained with; 0 if its file has no number."""
     length = metadata.get(f"{metadata.get('general.architecture', '')}.context_length", "")
     return int(length) if length.isdigit() else 0
 

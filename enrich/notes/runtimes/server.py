@@ -1,12 +1,11 @@
-"""An LLM behind any OpenAI-compatible server (llama-server, vLLM).
+"""Generate notes with an LLM behind an OpenAI-compatible server (llama-server, vLLM).
 
 Invariants:
-- The same prompt as in process, sent at temperature 0.
-- Where the server stands decides nothing about a note.
-- Nothing in a prompt reads as a control token, since a server looks for them in the text: what looks like one is sent
-  with a space in it.
+- The prompt is the same as in process and is sent at temperature 0.
+- The server's address does not affect a note.
+- No text in a prompt is read as a control token: servers parse these, so a space is inserted into each lookalike.
 
-Two kinds of requests need no client library for OpenAI: it would bring retries of its own, with chance in their pauses.
+OpenAI's client library is not used: two kinds of requests do not need it, and its retries pause for random times.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from enrich.notes.writer import CONTEXT, Completion, LLMFailure, PromptTooLong, 
 from parsers.errors import ModelError
 
 SEED: Final = 0
-UNSTATED: Final = 4096  # tokens of context of a server that does not say, where the settings do not either
-FRAME: Final = 64  # tokens, more than a chat template puts around two messages
-_SPARE: Final = 512  # tokens of room from which on nobody counts exactly
-BYTES: Final = 2  # of UTF-8, at least, in a token of running text; where the server does not count for us
+UNSTATED: Final = 4096  # tokens of context if neither the server nor the settings give a number
+FRAME: Final = 64  # tokens; more than a chat template adds to two messages
+_SPARE: Final = 512  # tokens of room; with more, no exact count is needed
+BYTES: Final = 2  # minimum of UTF-8 per token of running text; used if the server does not count
 
 # `<` before what may be a control token up to `>`, or before a bar; `[` before a word in capitals. Our own marks stay.
 _CONTROL: Final = re.compile(
     rf"(?:<(?!/?(?:{'|'.join(MARKS)})>)(?=[|｜]|[^\s<>]{{1,60}}>)|\[(?=/?[A-Z][A-Z_]{{1,40}}\]|control_\d))"
 )
-_NARROWER: Final = frozenset({400, 413, 422, 500})  # with words about the context
+_NARROWER: Final = frozenset({400, 413, 422, 500})  # too long if the body mentions the context
 _TOO_LONG: Final = re.compile(
     r"context[ _](?:length|size|window)|exceed\w*_context|(?:prompt|input)\b.{0,40}\btoo (?:long|large)", re.I
 )
@@ -46,16 +45,16 @@ _NO_SYSTEM: Final = re.compile(r"system\W+role|role\W+system|roles must alternat
 class ServerRuntime:
     """LLM behind an OpenAI-compatible server; safe to call from several threads.
 
-    Nothing is sent before the first use.
+    Sends nothing before the first use.
 
     Args:
         url: the server's address, such as ``http://127.0.0.1:8080/v1``.
-        model: the name under which it knows the model; empty for the only one it has.
-        key: sent as a bearer token; never logged, no part of anything remembered.
-        parallel: requests at a time.
-        context: tokens of context of the model; 0 for what the server says.
-        needed: tokens of context that prompts may need; more of it on the server's side changes no note.
-        timeout: seconds that an answer may take.
+        model: its name on the server; empty for the server's only model.
+        key: sent as a bearer token; never logged, and part of no cache key.
+        parallel: maximum of concurrent requests.
+        context: the model's context in tokens; 0 for the server's number.
+        needed: tokens of context that prompts may need; a larger context on the server changes no note.
+        timeout: maximum seconds for an answer.
         pause: seconds before the second try; twice as long before each further one.
     """
 
@@ -85,15 +84,15 @@ class ServerRuntime:
 
     @property
     def parallel(self) -> int:
-        """Requests at a time."""
+        """Maximum of concurrent requests."""
         return self._parallel
 
     @property
     def served(self) -> _Served:
-        """What the server says of the model.
+        """The server's description of the model.
 
         Raises:
-            ModelError: when it does not answer, refuses the key or does not have the model.
+            ModelError: when the server does not answer, rejects the key or lacks the model.
         """
         with self._lock:
             if self._served is None:
@@ -102,18 +101,21 @@ class ServerRuntime:
 
     @property
     def fingerprint(self) -> str:
-        """The model as the server describes it, and what decides the output besides; not where the server stands."""
+        """The server's description of the model and all else that decides the output; not the address."""
         served = self.served
         short = f":context={served.context}" if served.context < self._needed else ""
         return f"server:{_without_folder(served.name)}:{served.digest}:n_ctx={CONTEXT}:greedy:seed={SEED}{short}"
 
     @property
     def provenance(self) -> Mapping[str, str]:
-        """What the answers come from."""
+        """Runtime, address and model of the answers."""
         return {"runtime": "openai-compatible", "url": self._url, "model": self.served.name}
 
     def room(self, prompt: Prompt) -> int:
-        """Return tokens left for an answer behind this prompt, or fewer: counted exactly only where that may matter."""
+        """Return a lower bound of the tokens left for an answer after this prompt.
+
+        Counts exactly only near the limit.
+        """
         most = min(limit(prompt, CONTEXT), self.served.context) - FRAME
         text = as_sent(prompt.instructions) + as_sent(prompt.message)
         size = len(text.encode())
@@ -123,12 +125,12 @@ class ServerRuntime:
         return most - (counted if counted is not None else -(-size // BYTES))
 
     def generate(self, prompt: Prompt, max_tokens: int) -> Completion:
-        """Return the answer to a prompt, up to the first line end behind some text.
+        """Return the answer to a prompt, up to the end of its first line with text.
 
         Raises:
-            PromptTooLong: when the server finds the prompt too long for its model.
-            LLMFailure: when it fails at this prompt, however often it is asked.
-            ModelError: when it refuses the key or does not know the model.
+            PromptTooLong: when the server reports that the prompt is too long for its model.
+            LLMFailure: when it fails on this prompt after all retries.
+            ModelError: when it rejects the key or does not know the model.
         """
         completion = self._answer(prompt, max_tokens, stop=["\n"])
         if completion.finished and not completion.text.strip():  # it began with a line end
@@ -137,11 +139,11 @@ class ServerRuntime:
         return Completion(head, finished=bool(end) or completion.finished)
 
     def cancel(self) -> None:
-        """Break off all requests for good; the threads that wait for them get an error."""
+        """Cancel all requests for good; waiting threads get an error."""
         self._client.cancel()
 
     def close(self) -> None:
-        """Close the connections; the next use opens them again."""
+        """Close the connections; the next use reopens them."""
         self._client.close()
 
     def _answer(self, prompt: Prompt, max_tokens: int, stop: list[str]) -> Completion:
@@ -157,8 +159,8 @@ class ServerRuntime:
         if self.served.owner in ("llamacpp", "vllm"):
             body["chat_template_kwargs"] = {"enable_thinking": False}
         if self.served.owner == "llamacpp":
-            # What it keeps of the prompt before moves the last digits, so an answer would depend on the order of the
-            # prompts. It is worth that for a document alone.
+            # The cached prefix of the previous prompt changes the last digits, so an answer depends on the order of the
+            # prompts. Only a whole document in the prompt is worth that.
             body["cache_prompt"] = prompt.with_document
         try:
             answer = self._client.request("POST", f"{self._url}/chat/completions", body)
@@ -183,7 +185,7 @@ class ServerRuntime:
         return [{"role": "system", "content": instructions}, {"role": "user", "content": message}]
 
     def _counted(self, text: str) -> int | None:
-        """Return tokens of a text as the server counts them; None where it does not."""
+        """Return the server's token count of a text; None if the server does not count."""
         body = {"model": self.served.name, "content": text, "prompt": text, "add_special": False}
         try:
             return len(self._client.request("POST", f"{self._root}/tokenize", body, tries=1)["tokens"])
@@ -224,13 +226,13 @@ class ServerRuntime:
 
 
 class _Served(msgspec.Struct, frozen=True):
-    """A model as its server describes it.
+    """A server's description of a model.
 
     Attributes:
-        name: under which it is asked for.
-        digest: of what the server says of its weights; no path of a folder, no context length, no date.
-        context: tokens.
-        owner: what kind of server it is, ``llamacpp`` or ``vllm`` for one.
+        name: the name to send in requests.
+        digest: of the description of the weights, without folder, context length and date.
+        context: in tokens.
+        owner: the kind of server, such as ``llamacpp`` or ``vllm``.
     """
 
     name: str
@@ -240,7 +242,7 @@ class _Served(msgspec.Struct, frozen=True):
 
 
 def _error(refused: Refused, url: str, model: str) -> LLMFailure | ModelError:
-    """Return the error that a refusal means."""
+    """Return the error for an HTTP refusal."""
     if refused.status in (401, 403):
         return ModelError(
             f"the LLM's server at {url} refuses the key: {refused.said}",
@@ -261,7 +263,7 @@ def _too_long(status: int, said: str) -> bool:
 
 
 def _described(name: str, model: Mapping[str, Any], properties: Mapping[str, Any], stated: int) -> _Served:
-    """Return what decides a note at a server: file and size of the weights, and the chat template."""
+    """Return the properties of a served model that decide a note: weights and chat template."""
     meta = model.get("meta") or {}
     own = {
         "file": PurePath(str(properties.get("model_path", ""))).name,
@@ -280,10 +282,10 @@ def _described(name: str, model: Mapping[str, Any], properties: Mapping[str, Any
 
 
 def _without_folder(name: str) -> str:
-    """Return a model's name; of a file's path the base name, since moving the file renews nothing."""
+    """Return a model's name; for a path the base name, so that moving the file changes no key."""
     return PurePath(name).name if name.startswith("/") else name
 
 
 def as_sent(text: str) -> str:
-    """Return a text as it is sent: in UTF-8, and with a space in what a server would take for a control token."""
+    """Return a text in UTF-8 with a space in everything that looks like a control token."""
     return _CONTROL.sub(lambda match: f"{match[0]} ", text.encode("utf-8", "replace").decode())
