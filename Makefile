@@ -11,13 +11,14 @@ LLAMA_FLAGS := -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF -DGGML_AV
   -DGGML_BMI2=ON -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_TESTS=OFF
 TORCH_NEEDS := torch|filelock|fsspec|jinja2|markupsafe|mpmath|networkx|sympy|typing[-_]extensions|setuptools
 READY := $(VENV)/.ready
+NOTES := $(VENV)/.notes
 SPREAD ?= -n 2 --dist loadfile
 export DO_NOT_TRACK := 1
 export HF_HUB_OFFLINE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv llama models demo test test-slow check bench format clean
+.PHONY: help venv llama notes models demo test test-slow check bench format clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -31,14 +32,21 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
 	  || { echo "Python 3.11 or 3.12 is needed, $$($(PYTHON) --version) is there: make PYTHON=python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@ls $(WHEELS)/llama_cpp_python-$(LLAMA)-* >/dev/null 2>&1 || $(MAKE) --no-print-directory llama
-	@grep -viE '^($(TORCH_NEEDS))==' constraints.txt > $(VENV)/rest.txt; \
+	@grep -viE '^llama[-_]cpp[-_]python==' constraints.txt > $(VENV)/all.txt
+	@grep -viE '^($(TORCH_NEEDS))==' $(VENV)/all.txt > $(VENV)/rest.txt; \
 	  $(PIP) install -qq --no-compile torch --constraint constraints.txt & torch=$$!; \
-	  $(PIP) install -qq --no-compile --no-deps --find-links $(WHEELS) --requirement $(VENV)/rest.txt && wait $$torch
-	@$(PIP) install -qq --no-compile --no-deps --find-links $(WHEELS) --requirement constraints.txt
+	  $(PIP) install -qq --no-compile --no-deps --requirement $(VENV)/rest.txt && wait $$torch
+	@$(PIP) install -qq --no-compile --no-deps --requirement $(VENV)/all.txt
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 	@echo "== $(VENV) is ready"
+
+notes: $(NOTES) ## Compile and install llama.cpp, which only notes by a local LLM need
+
+$(NOTES): $(READY)
+	@ls $(WHEELS)/llama_cpp_python-$(LLAMA)-* >/dev/null 2>&1 || $(MAKE) --no-print-directory llama
+	@$(PIP) install -qq --no-compile --no-deps --no-index --find-links $(WHEELS) llama-cpp-python==$(LLAMA)
+	@touch $@
 
 # Portable: no instructions beyond AVX2, so that the kept wheel runs on another processor too; without the parts of
 # llama.cpp that are not used.
@@ -56,14 +64,15 @@ models: $(READY) ## Fetch and verify the models of the default settings
 demo: models ## Build, publish and ask an index over the demo documents
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh infra/demo/demo.sh
 
-test: models ## Run the tests (not the slow ones)
+test: models notes ## Run the tests (not the slow ones)
 	@echo "== Tests"
 	@$(BIN)/python -m pytest -m 'not slow' $(SPREAD)
 
-test-slow: models ## Run all the tests, the slow ones too
+test-slow: models notes ## Run all the tests, the slow ones too
 	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --orchestrator prefect tests/test_flows_incremental.py tests/test_flows_kills.py tests/test_flows_interrupts.py
 
-check: models ## What CI runs: formatter, linter, types, import contracts, tests
+check: models notes ## What CI runs: formatter, linter, types, import contracts, tests
 	@echo "== Formatter"
 	@$(BIN)/ruff format --check .
 	@echo "== Linter"
@@ -76,7 +85,7 @@ check: models ## What CI runs: formatter, linter, types, import contracts, tests
 	@$(BIN)/python -m pytest -m 'not slow' $(SPREAD)
 
 DATA ?= ../shared
-bench: models ## Measure again what the README claims (an hour and more); DATA=folder with bench/ and corpora/
+bench: models notes ## Measure again what the README claims (an hour and more); DATA=folder with bench/ and corpora/
 	@$(BIN)/gristmill models fetch --notes llm
 	@$(BIN)/python tests/benchmarks/quality.py $(DATA) .bench
 	@$(BIN)/python tests/benchmarks/cutting.py $(DATA)/corpora/ancient-history/books

@@ -92,7 +92,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 def machine() -> str:
     """Return the processor, its number of cores, and the versions of the computing libraries."""
-    names = sorted({library for kind in RUNTIMES.values() for library in kind.libraries})
+    # llama.cpp is left out: it may be installed later, for notes, and its version is in the provenance of its vectors.
+    names = sorted({library for name, kind in RUNTIMES.items() if name != "llama.cpp" for library in kind.libraries})
     listed = ", ".join(f"{name} {version}" for name, version in versions(names).items())
     return f"{_processor()}, {os.cpu_count()} cores; {listed}"
 

@@ -33,7 +33,12 @@ gristmill evaluate "$here/golden.jsonl" --index "$index"
 say "A second build with nothing changed"
 build --no-notes
 
+say "The same as a Prefect flow, on a server of its own: the run, its tasks and its artifacts"
+DEMO_INDEX="$index" sh "$here/prefect.sh"
+
 if [ "$notes" -gt 0 ]; then
+    say "llama.cpp, for notes: compiled once, if no earlier run has left its wheel"
+    make --no-print-directory notes
     say "Notes: the local LLM places $notes chunks in their documents, as a second revision (some seconds each)"
     gristmill models fetch --notes llm
     build --notes llm --notes-limit "$notes"
