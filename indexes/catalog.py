@@ -49,9 +49,9 @@ class CatalogRow(msgspec.Struct, frozen=True, kw_only=True):
         status, reason: of the last attempt.
         attempts: how many attempts in a row failed.
         looked_at: when it was last looked at and this row written, in seconds since 1970.
-        document: memory key of the parsed document whose chunks are in the index; empty where there is none.
-        chunks: memory key of those chunks.
-        notes: memory keys of their notes, in the chunks' order; none where no notes were made.
+        document: cache key of the parsed document whose chunks are in the index; empty where there is none.
+        chunks: cache key of those chunks.
+        notes: cache keys of their notes, in the chunks' order; none where no notes were made.
         title: that document's title or base name.
         labels: of the document, its own and those of the settings.
         chunk_ids: in reading order.

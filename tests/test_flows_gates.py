@@ -168,7 +168,7 @@ def test_another_pooling_is_refused(workspace: Workspace, monkeypatch: pytest.Mo
 def test_vectors_that_no_gate_has_seen_are_probed_by_the_next_build(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed between embedding and the gates, a build leaves its vectors in the memory."""
+    """Killed between embedding and the gates, a build leaves its vectors in the cache."""
     fill(workspace)
     workspace.build()
     right, write = LettersRuntime.encode, build.write
@@ -191,7 +191,7 @@ def interrupted(*arguments: Any) -> None:
 def test_corrupted_vectors_are_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     fill(workspace)
     workspace.build()
-    made = writing.document_rows
+    made = writing.rows_of_document
 
     def corrupted(*arguments: Any) -> Any:
         found = made(*arguments)
@@ -208,7 +208,7 @@ def test_corrupted_vectors_are_refused(workspace: Workspace, monkeypatch: pytest
 
 def test_vectors_of_other_texts_are_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(workspace)
-    made = writing.document_rows
+    made = writing.rows_of_document
 
     def swapped(*arguments: Any) -> Any:
         found = made(*arguments)

@@ -40,10 +40,10 @@ def in_a_library():
 
 try:
     with interrupts.noted():
-        interrupts.check()
+        interrupts.raise_if_interrupted()
         {where}()
         print("went on")
-        interrupts.check()
+        interrupts.raise_if_interrupted()
         print("published")
 except BaseException as error:
     print("stopped by", type(error).__name__)
@@ -78,7 +78,7 @@ def test_an_interrupt_ends_one_flow_and_not_the_next_in_the_process() -> None:
         "except KeyboardInterrupt:\n"
         "    print('stopped')\n"
         "with interrupts.noted():\n"
-        "    interrupts.check()\n"
+        "    interrupts.raise_if_interrupted()\n"
         "    print('built')\n"
     )
     assert done.stdout == "stopped\nbuilt\n", done.stderr
@@ -116,7 +116,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "interrupts.install()\n"
         "signal.raise_signal(signal.SIGINT)\n"
-        "interrupts.check()\n"
+        "interrupts.raise_if_interrupted()\n"
         "print('went on')\n"
     )
     assert done.stdout == "went on\n", done.stderr
@@ -130,7 +130,7 @@ def test_other_errors_in_a_finalizer_are_shown_as_ever() -> None:
         "    def __del__(self):\n"
         "        raise OSError('of its own')\n"
         "Failing()\n"
-        "interrupts.check()\n"
+        "interrupts.raise_if_interrupted()\n"
         "print('went on')\n"
     )
     assert done.returncode == 0 and done.stdout == "went on\n"

@@ -248,7 +248,7 @@ def catalog_rows(workspace: Workspace) -> list[Any]:
 
 
 def holding(workspace: Workspace, marker: str) -> list[str]:
-    """Everything below the index's folder that holds a word: raw bytes, values in the memory, terms of BM25."""
+    """Everything below the index's folder that holds a word: raw bytes, values in the cache, terms of BM25."""
     paths = [path for path in workspace.index.rglob("*") if path.is_file()]
     found = [str(path) for path in paths if marker.encode() in path.read_bytes()]
     db = lancedb.connect(str(workspace.index / "memory"))

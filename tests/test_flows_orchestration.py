@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ def test_both_ways_give_the_same_index_and_the_same_report(workspace: Workspace,
     found: dict[str, Any] = {}
     for way in WAYS:
         workspace.orchestrator, workspace.index = way, workspace.docs.parent / f"index-{way}"
+        workspace.flags = {"cache_dir": workspace.docs.parent / f"cache-{way}"}
+        shutil.rmtree(workspace.models["models_dir"] / ".probes", ignore_errors=True)
         for path in workspace.docs.iterdir():
             path.unlink()
         reports = scenario(workspace)
@@ -114,6 +117,23 @@ def test_prefect_without_an_api_is_refused_with_the_remedy(
     with pytest.raises(UsageError, match="no Prefect API is configured") as refused:
         choice.run_build(workspace.settings(orchestrator="prefect"), BuildOptions(quiet=True))
     assert "prefect server start" in refused.value.remedy
+
+
+def test_a_prefect_api_that_is_away_is_named_before_any_work(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    address = "http://127.0.0.1:1/api"
+    monkeypatch.setenv("PREFECT_API_URL", address)
+    workspace.write("valve.md", "# The valve\n\nIt is cold.\n")
+    with (
+        temporary_settings({PREFECT_API_URL: address}),
+        pytest.raises(UsageError, match=f"the Prefect API at {address} does not answer") as refused,
+    ):
+        choice.run_build(workspace.settings(), BuildOptions(quiet=True))
+    assert refused.value.transient and "--orchestrator none" in refused.value.remedy
+    assert not (workspace.index / "pointer.json").exists()
 
 
 @pytest.mark.parametrize(

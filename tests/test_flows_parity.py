@@ -107,7 +107,7 @@ def test_no_runtime_but_the_models_own_begins_an_index_by_its_own_measure(
     with pytest.raises(GateRefused, match=r"gate parity: tally:fp32 does not make the vectors"):
         second.build(runtime="tally", cache_dir=two.docs.parent / "new")
     assert open_storage(second.settings()).pointer() is None
-    assert second.build()["work"]["embedded"] == 1, "it left nothing in the memory"
+    assert second.build()["work"]["embedded"] == 1, "it left nothing in the cache"
 
 
 def test_another_runtime_that_agrees_serves_and_adds_and_embeds_nothing_again(two: Workspace) -> None:
@@ -137,7 +137,7 @@ def test_a_runtime_that_does_not_agree_neither_serves_nor_adds(
         assert "which letters:fp32 made: the least cosine is" in message and "setting `runtime`" in message
         assert all(stratum in message for stratum in strata), message
     assert open_storage(two.settings()).pointer() == before
-    assert two.build()["work"]["embedded"] == 1, "it left nothing in the memory"
+    assert two.build()["work"]["embedded"] == 1, "it left nothing in the cache"
     assert search(two)["hits"], "a search by words alone and by the right runtime goes on"
 
 
@@ -168,7 +168,7 @@ def test_an_index_without_probes_is_told(two: Workspace) -> None:
 def test_vectors_that_are_all_remembered_are_not_published_without_probes(
     two: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A build that was refused late left them in the memory, and a sweep took the probes, which no revision needed."""
+    """A build that was refused late left them in the cache, and a sweep took the probes, which no revision needed."""
     late = replace(two, index=two.docs.parent / "late")
 
     def refused(shop: object, listed: int) -> str:

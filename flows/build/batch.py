@@ -46,9 +46,9 @@ class Entry:
         row: as the published catalog knows it; None for a new one.
         media_type: what its bytes are taken for.
         bytes_digest: SHA-256 of its bytes, once known.
-        document: memory key of the parsed document; of the last good one where this attempt failed.
-        chunks: memory key of its chunks.
-        notes: memory keys of their notes, in the chunks' order; none where no notes are made.
+        document: cache key of the parsed document; of the last good one where this attempt failed.
+        chunks: cache key of its chunks.
+        notes: cache keys of their notes, in the chunks' order; none where no notes are made.
         outcomes: what became of each of them: ``written``, ``rejected``, ``none`` or ``missing``.
         unfinished: whether a later build has something left to do for it.
         title: its own or its base name.

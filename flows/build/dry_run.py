@@ -220,7 +220,7 @@ class _Planned:
 
 
 def _known(state: BuildState, entries: list[Entry]) -> set[str]:
-    """Memory keys of the documents that need not be fetched, where the memory holds any."""
+    """Return cache keys of the documents that need not be fetched, where the cache holds any."""
     if state.published is None:
         return set()
     keys = {

@@ -2,7 +2,7 @@
 
 Every rung is a pair of stores of its own, made of the documents that the published index remembers, with nothing
 fetched and nothing parsed: the same chunks under another text, or other chunks under the same. So what is measured is
-what a build with these settings would serve. The rungs' vectors go into the memory, and a second run makes none.
+what a build with these settings would serve. The rungs' vectors go into the cache, and a second run makes none.
 
 Invariants:
 - Rungs differ in the one thing that their name says.
@@ -88,7 +88,7 @@ def ablate(
 
     Its rungs: bare text, heading path, notes of each kind.
 
-    Notes by the LLM are those that the memory holds for the settings; a rung with them says how many chunks have one.
+    Notes by the LLM are those that the cache holds for the settings; a rung with them says how many chunks have one.
 
     Args:
         sizes: further rungs with heading path and chunks cut for so many tokens.
@@ -188,7 +188,7 @@ class _Maker:
         )
 
     def _noted(self, rung: Rung, document: Document, title: str, chunks: Sequence[Chunk]) -> list[str]:
-        """Return the notes within their reserve; those by rule are made, those by the LLM are taken from the memory."""
+        """Return the notes within their reserve; those by rule are made, those by the LLM are taken from the cache."""
         if rung.notes is None:
             return [""] * len(chunks)
         around = Windows(document, title, window_settings(self._settings), chunks)
@@ -202,7 +202,7 @@ class _Maker:
         return [fit(text, self._settings.note_reserve, rung.ruler.count) if text else "" for text in texts]
 
     def _embedded(self, rows: Sequence[index_rows.ChunkRow]) -> list[index_rows.Vector | None]:
-        """Return a vector for each row of a document that gets them, from the memory where it has one."""
+        """Return a vector for each row of a document that gets them, from the cache where it has one."""
         embeds = self._settings.embeds
         keys = [
             vector_key(text_digest(row.embedded_text), self._embedder.fingerprint) if embeds(row.key) else ""

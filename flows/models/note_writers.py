@@ -45,7 +45,7 @@ class NoteMaker(Protocol):
     """Makes notes of windows.
 
     Attributes:
-        flush: how many notes are made before they are written to the memory; a kill loses no more.
+        flush: how many notes are made before they are written to the cache; a kill loses no more.
         limited: whether a build may be told to make only so many.
     """
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from flows.build.build import BuildOptions
 from flows.build.reindex import ReindexOptions
 from flows.settings import Settings, has_prefect_api
 from parsers.errors import UsageError
+
+API_SECONDS: Final = 20.0  # that the API may take to answer at first
 
 
 def uses_prefect(settings: Settings) -> bool:
@@ -26,23 +28,43 @@ def uses_prefect(settings: Settings) -> bool:
 
 def run_build(settings: Settings, options: BuildOptions) -> dict[str, Any]:
     """Build, as the setting ``orchestrator`` says; see :func:`flows.build.build.build_index`."""
-    if uses_prefect(settings):
-        from flows.orchestration import prefect_flows
+    if not uses_prefect(settings):
+        from flows.build.build import build_index
 
-        timed = prefect_flows.build.with_options(timeout_seconds=settings.timeout_seconds)
-        return timed(settings, options)
-    from flows.build.build import build_index
+        return build_index(settings, options)
+    _check_api()
+    from flows.orchestration import prefect_flows
 
-    return build_index(settings, options)
+    return prefect_flows.build.with_options(timeout_seconds=settings.timeout_seconds)(settings, options)
 
 
 def run_reindex(settings: Settings, options: ReindexOptions) -> dict[str, Any]:
     """Swap the model, as the setting ``orchestrator`` says; see :func:`flows.build.reindex.swap_embedder`."""
-    if uses_prefect(settings):
-        from flows.orchestration import prefect_flows
+    if not uses_prefect(settings):
+        from flows.build.reindex import swap_embedder
 
-        timed = prefect_flows.reindex.with_options(timeout_seconds=settings.timeout_seconds)
-        return timed(settings, options)
-    from flows.build.reindex import swap_embedder
+        return swap_embedder(settings, options)
+    _check_api()
+    from flows.orchestration import prefect_flows
 
-    return swap_embedder(settings, options)
+    return prefect_flows.reindex.with_options(timeout_seconds=settings.timeout_seconds)(settings, options)
+
+
+def _check_api() -> None:
+    """Raise a clear error if the Prefect API does not answer, before any work.
+
+    Raises:
+        UsageError: naming its address.
+    """
+    import httpx
+    from prefect.settings import PREFECT_API_URL
+
+    address = str(PREFECT_API_URL.value())
+    try:
+        httpx.get(f"{address}/health", timeout=API_SECONDS).raise_for_status()
+    except httpx.HTTPError as error:
+        raise UsageError(
+            f"the Prefect API at {address} does not answer: {error}",
+            "Start it, or build without it: --orchestrator none.",
+            transient=True,
+        ) from error

@@ -80,7 +80,7 @@ class Verdict(msgspec.Struct, frozen=True):
         findings: what is wrong or worth knowing.
         documents: ids of the documents whose rows are not those that the catalog means.
         strangers: ids of documents that have rows and are not in the catalog.
-        forgotten: ids of documents that the memory does not hold any more.
+        forgotten: ids of documents that the cache does not hold any more.
         lost: of ``chunks`` and ``documents``, the tables that cannot be read, or hold a damaged file of rows.
         damaged: keys of the damaged files of this revision.
     """
@@ -104,7 +104,7 @@ class Verdict(msgspec.Struct, frozen=True):
 def verify(storage: Storage, pointer: Pointer, *, normalized: bool) -> Verdict:
     """Look at every file and every row of a revision.
 
-    Where its files are what they were when they were written, vectors are compared with those that the memory holds of
+    Where its files are what they were when they were written, vectors are compared with those that the cache holds of
     the same texts. Of a table with a damaged file no row is read: LanceDB can end the process over one.
 
     Args:
@@ -321,7 +321,7 @@ class _Look:
                 self.doubted.add(document)
 
     def _others(self, batch: pa.RecordBatch) -> set[str]:
-        """Return ids of the rows whose vector is not the one that the memory holds of their text and that runtime."""
+        """Return ids of the rows whose vector is not the one that the cache holds of their text and that runtime."""
         made = batch.filter(pc.not_equal(batch["provenance"], ""))
         if not len(made) or self._memo is None:
             return set()

@@ -1,4 +1,4 @@
-"""What is kept of an index, and clearing away the rest: old revisions, old versions, what nothing asks the memory for.
+"""Retention: drop old revisions, old table versions, and cache entries that no kept revision uses.
 
 Invariants:
 - What a kept revision names is never removed, whatever any clock says: the versions that stay are named by number.
@@ -137,7 +137,7 @@ def sweep_memory(storage: Storage, *, grace: timedelta, rewrite: bool = False) -
 
     Args:
         grace: what is younger stays, for a build that was broken off and will go on from it.
-        rewrite: have what was forgotten gone from the disk at once; nobody may read the memory meanwhile.
+        rewrite: have what was forgotten gone from the disk at once; nobody may read the cache meanwhile.
     """
     revisions = storage.revisions()
     keep = _marks_of(storage, revisions)

@@ -14,6 +14,13 @@ trap 'prefect server stop > "$PREFECT_HOME/stop.log" 2>&1 || true' EXIT
 trap 'exit 130' INT TERM
 prefect server start --host 127.0.0.1 --port "$port" --background > "$PREFECT_HOME/start.log" 2>&1 ||
     { cat "$PREFECT_HOME/start.log" >&2; exit 1; }
+waited=0
+until python -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1] + "/health", timeout=5)' \
+    "$PREFECT_API_URL" 2> /dev/null; do
+    waited=$((waited + 1))
+    [ "$waited" -lt 120 ] || { echo "the Prefect server did not start, see $PREFECT_HOME/start.log" >&2; exit 1; }
+    sleep 1
+done
 
 status=0
 gristmill build "$here/docs" --index "$index" --reread --orchestrator prefect --quiet || status=$?
