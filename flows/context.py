@@ -16,7 +16,7 @@ from flows.models.note_writers import NoteMaker, open_notes
 from flows.models.probes import Reference, reference_probes
 from flows.models.ruler import chunker_settings, open_ruler
 from flows.settings import Settings
-from flows.sources import Source, open_source
+from flows.sources import Source, SourceOptions, open_source
 from indexes.cache.caches import Caches
 from indexes.cache.store import cache_key
 from indexes.storage.storage import Storage
@@ -32,7 +32,7 @@ def open_source_of(settings: Settings) -> Source:
     if settings.source is None:
         raise UsageError("no source is given", "Name it: gristmill build FOLDER, or `source` in the settings.")
     own: list[str | Path] = [settings.index, *([settings.golden] if settings.golden else [])]
-    return open_source(settings.source, settings.source_name, settings.include, settings.exclude, own)
+    return open_source(settings.source, SourceOptions(settings.source_name, settings.include, settings.exclude, own))
 
 
 class Resources:

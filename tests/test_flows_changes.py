@@ -260,7 +260,7 @@ def test_o68_a_document_whose_time_moved_is_looked_at_once(workspace: Workspace)
     (workspace.docs / "gauge.md").touch()
     workspace.write("new.md", "# New\n\nIt came.\n")
     assert workspace.build()["published"]
-    listed = {one.key: one.version for one in FolderSource(str(workspace.docs), "default", ["*"], []).objects()}
+    listed = {one.key: one.version for one in FolderSource(str(workspace.docs)).objects()}
     storage, pointer = published(workspace.settings())
     assert {row.key: row.version for row in published_catalog(storage, pointer).rows()} == listed
     shutil.rmtree(next(workspace.index.glob("memory/versions*")))

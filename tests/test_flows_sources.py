@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flows.sources import Source, folder, open_source
+from flows.sources import Source, SourceOptions, folder, open_source
 from parsers.errors import SourceError
 
 
@@ -23,7 +23,7 @@ def write(root: Path, *keys: str) -> None:
 
 
 def source(root: Path, include: tuple[str, ...] = ("*",), exclude: tuple[str, ...] = (), index: str = "") -> Source:
-    return open_source(str(root), "default", list(include), list(exclude), [index] if index else [])
+    return open_source(str(root), SourceOptions("default", include, exclude, [index] if index else []))
 
 
 def keys(*arguments: object, **named: object) -> list[str]:
@@ -206,7 +206,7 @@ def test_what_is_gone_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["nowhere", "s3://bucket/docs"])
 def test_a_store_that_is_not_there(tmp_path: Path, address: str) -> None:
     with pytest.raises(SourceError):
-        open_source(address if "://" in address else str(tmp_path / address), "default", ["*"], [])
+        open_source(address if "://" in address else str(tmp_path / address))
 
 
 def test_a_root_that_is_no_text_or_hidden_is_read(tmp_path: Path) -> None:
@@ -357,3 +357,18 @@ def test_a_folder_removed_while_the_source_is_listed_ends_no_listing(tmp_path: P
     shutil.rmtree(tmp_path)
     with pytest.raises(SourceError, match="cannot list"):
         list(listing)
+
+
+def test_a_look_at_one_key_says_what_a_listing_says(tmp_path: Path) -> None:
+    write(tmp_path / "docs", "a/b.md", "drafts/c.md", "a/.hidden.md", "top.md")
+    write(tmp_path, "outside/x.md")
+    (tmp_path / "docs" / "link").symlink_to(tmp_path / "outside")
+    (tmp_path / "docs" / "out.md").symlink_to(tmp_path / "outside" / "x.md")
+    found = source(tmp_path / "docs", exclude=("drafts/*",))
+    listed = {one.key: one for one in found.objects()}
+    for key in ("a/b.md", "top.md", "link", "out.md"):
+        assert found.look(key) == listed[key]
+    for key in ("a", "a/", "", "/", "a//b.md", "../outside/x.md", "a/../top.md", ".", "drafts/c.md", "a/.hidden.md"):
+        assert found.look(key) is None, key
+    for key in ("link/x.md", "gone.md", "a/gone.md", "top.md/x", "a\0b", "x" * 5_000):
+        assert found.look(key) is None, key

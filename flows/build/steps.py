@@ -78,7 +78,7 @@ def document_key(entry: Entry) -> str:
 
 def _fetch_one(state: BuildState, entry: Entry) -> None:
     try:
-        found = state.resources.source.fetch(entry.key)
+        found = state.resources.source.fetch(entry.key, entry.object.version)
     except OSError as error:
         entry.fail("failed", f"cannot be read: {error.strerror or error}", transient=True)
         return

@@ -19,13 +19,12 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
-from unicodedata import normalize
 
-from flows.patterns import key_matches
-from flows.sources.base import Fetched, Object
+from flows.patterns import KeyFilter
+from flows.sources.base import Fetched, Object, SourceOptions
 from parsers.errors import SourceError
 
 _TRIES: Final = 3  # reads of a file that changes meanwhile
@@ -54,26 +53,23 @@ class FolderSource:
 
     Args:
         address: the folder's path.
-        name: the source's configured name.
-        include: key patterns (``*`` also matches ``/``) of which a file must match one.
-        exclude: key patterns of which it must match none.
-        own: paths of the index and the golden set; what lies there is no document.
+        options: of the source.
 
     Raises:
         SourceError: when there is no such folder.
     """
 
-    def __init__(
-        self, address: str, name: str, include: list[str], exclude: list[str], own: Sequence[str | Path] = ()
-    ) -> None:
-        self.name = name
+    trusted = False
+    parallel = 1
+
+    def __init__(self, address: str, options: SourceOptions | None = None) -> None:
+        options = options or SourceOptions()
+        self.name = options.name
         self.address = address
         self._root = Path(address).expanduser()
         self.place = str(self._root.absolute())
-        self._include = include
-        self._everything = "*" in include  # matching every key of many is slow
-        self._exclude = exclude
-        self._own = {_real(Path(path).expanduser()) for path in own}
+        self._keys = KeyFilter(options.include, options.exclude)
+        self._own = {_real(Path(path).expanduser()) for path in options.own}
         self._own_names = {path.name for path in self._own}  # to resolve is slow
         if not self._root.exists():
             raise SourceError(f"source {address}: there is no such folder", "Check the path.")
@@ -90,14 +86,35 @@ class FolderSource:
             if named is None:
                 above.pop()
             elif named.is_folder:
-                if not self._excludes(prefix + named.name):
+                if not self._keys.excludes_folder(prefix + named.name):
                     above.append((prefix + named.name, iter(self._entries(named.entry.path))))
             else:
                 listed = self._object(prefix + named.name, named)
                 if listed is not None:
                     yield listed
 
-    def fetch(self, key: str) -> Fetched | None:
+    def look(self, key: str) -> Object | None:
+        """Look at one file as a listing would; None when it is gone or is no document of this source."""
+        folder = ""
+        *above, name = key.split("/")
+        for part in above:  # each folder is entered as a listing enters it, so hidden, linked and excluded ones are not
+            folder += f"{part}/"
+            if self._keys.excludes_folder(folder) or not self._named(folder[: -len(part) - 1], f"{part}/"):
+                return None
+        named = self._named(folder, name)
+        return self._object(key, named) if named is not None else None
+
+    def _named(self, folder: str, name: str) -> _Named | None:
+        """Return the entry of a folder that stands under this name in keys; None where there is none."""
+        if not name or name.startswith(".") or "\0" in name:
+            return None
+        return next((one for one in self._entries(str(self._root / folder)) if one.name == name), None)
+
+    def labels(self, key: str, version: str = "") -> tuple[str, ...] | None:
+        """Return no labels: a file system states none."""
+        return ()
+
+    def fetch(self, key: str, version: str = "") -> Fetched | None:
         """Read a file, and again where it changes meanwhile; None when it is gone.
 
         Raises:
@@ -155,13 +172,13 @@ class FolderSource:
         """Return the listing of an entry that is no folder to enter; None to leave it unnamed."""
         entry = named.entry
         if named.problem:
-            below = _is_folder(entry) and self._may_hold(key) and not self._excluded(key)
-            return Object(key, "unnameable", 0, named.problem) if below or self._wanted(key) else None
+            below = _is_folder(entry) and self._keys.may_hold(key) and not self._keys.excludes(key)
+            return Object(key, "unnameable", 0, named.problem) if below or self._keys.wants(key) else None
         try:
             link = entry.is_symlink()
             if link and entry.is_dir():
                 return self._linked_folder(key, _real(entry.path))
-            if not self._wanted(key):
+            if not self._keys.wants(key):
                 return None
             problem = self._misplaced(_real(entry.path)) if link else ""
             if problem:
@@ -170,7 +187,7 @@ class FolderSource:
         except FileNotFoundError:
             return Object(key, "link", 0, "a link that leads nowhere") if _is_link(entry.path) else None
         except OSError as error:
-            if not self._wanted(key):
+            if not self._keys.wants(key):
                 return None
             if error.errno == errno.ELOOP:
                 return Object(key, "link", 0, "a link that leads in a circle")
@@ -181,15 +198,15 @@ class FolderSource:
 
     def _linked_folder(self, key: str, target: Path) -> Object | None:
         """Return a link to a folder, which is named and not followed, or documents would stand under several keys."""
-        if self._excludes(f"{key}/") or self._excluded(key):
+        if self._keys.excludes_folder(f"{key}/") or self._keys.excludes(key):
             return None
-        if not self._may_hold(key) or self._belongs_to_us(target):
+        if not self._keys.may_hold(key) or self._belongs_to_us(target):
             return None
         problem = self._misplaced(target)
         if problem:
             return Object(key, "link", 0, f"{problem}; nothing below it is read")
         below = "" if target == self._real else f"{target.relative_to(self._real).as_posix()}/"
-        if below and self._excludes(below):
+        if below and self._keys.excludes_folder(below):
             return Object(key, "link", 0, f"a link to the folder {below}, which is excluded; nothing below it is read")
         where = f"in {below}" if below else "in the source folder itself"
         return Object(key, "link", 0, f"a link to a folder is not followed; its files are read {where}", "skipped")
@@ -207,23 +224,6 @@ class FolderSource:
 
     def _is_own(self, entry: os.DirEntry[str]) -> bool:
         return entry.name in self._own_names and _real(entry.path) in self._own
-
-    def _wanted(self, key: str) -> bool:
-        wanted = self._everything or any(key_matches(key, pattern) for pattern in self._include)
-        return wanted and not self._excluded(key)
-
-    def _excluded(self, key: str) -> bool:
-        return any(key_matches(key, pattern) for pattern in self._exclude)
-
-    def _excludes(self, folder: str) -> bool:
-        """Return whether a pattern like ``drafts/*`` leaves a whole folder out."""
-        return any(pattern.endswith("/*") and key_matches(folder, pattern) for pattern in self._exclude)
-
-    def _may_hold(self, folder: str) -> bool:
-        """Return whether a document below a folder could match ``include``."""
-        inside = normalize("NFC", f"{folder}/")
-        starts = (normalize("NFC", _literal(pattern)) for pattern in self._include)
-        return any(inside.startswith(start) or start.startswith(inside) for start in starts)
 
 
 def _version(status: os.stat_result) -> str:
@@ -276,9 +276,3 @@ def _free(name: str, taken: set[str]) -> str:
         found = f"{stem} ({number}).{ending}" if dot else f"{name} ({number})"
     taken.add(found)
     return found
-
-
-def _literal(pattern: str) -> str:
-    """Return the literal prefix of a pattern."""
-    end = min((at for at in map(pattern.find, "*?[") if at >= 0), default=len(pattern))
-    return pattern[:end]
