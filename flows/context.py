@@ -15,12 +15,14 @@ from flows.models.embedding import embedder_of
 from flows.models.note_writers import NoteMaker, open_notes
 from flows.models.probes import Reference, reference_probes
 from flows.models.ruler import chunker_settings, open_ruler
+from flows.parser_pool import open_parsers
 from flows.settings import Settings
 from flows.sources import Source, SourceOptions, open_source
 from indexes.cache.caches import Caches
 from indexes.cache.store import cache_key
 from indexes.storage.storage import Storage
 from parsers.errors import UsageError
+from parsers.isolation import ParserPool
 
 
 def open_source_of(settings: Settings) -> Source:
@@ -81,6 +83,11 @@ class Resources:
         return reference_probes(embedder, self.settings.embedder, self.registry, self.models)
 
     @cached_property
+    def parsers(self) -> ParserPool | None:
+        """Processes that parse; None to parse in this one."""
+        return open_parsers(self.settings)
+
+    @cached_property
     def ruler(self) -> Ruler:
         """Tokenizer and budget that the chunker counts with."""
         return open_ruler(self.settings)
@@ -105,6 +112,8 @@ class Resources:
         return open_notes(self.settings, self.ruler.count, self.ruler.fingerprint)
 
     def close(self) -> None:
-        """Remove the temporary files."""
+        """End the parsers and remove the temporary files."""
+        if self.__dict__.get("parsers") is not None:
+            self.__dict__["parsers"].close()
         if "scratch" in self.__dict__:
             self.storage.scratch()

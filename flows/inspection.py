@@ -10,10 +10,10 @@ import msgspec
 from chunker.chunk import Chunk, chunk_ids, document_id, locator
 from chunker.split import split
 from flows.models.ruler import chunker_settings, open_ruler
+from flows.parser_pool import open_parsers, parse_one
 from flows.settings import Settings
 from parsers.document import Document, Node
 from parsers.errors import SourceError
-from parsers.registry import read
 
 
 def inspect_file(file: Path, settings: Settings) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def inspect_file(file: Path, settings: Settings) -> dict[str, Any]:
         data = file.read_bytes()
     except OSError as error:
         raise SourceError(f"{file} cannot be read: {error.strerror}", "Check the path.") from error
-    document = read(file.name, data)
+    document = _read(file.name, data, settings)
     title = document.title or file.name
     chunks = split(document, title, open_ruler(settings), chunker_settings(settings)) if document.nodes else []
     ids = chunk_ids(document_id(settings.source_name, file.name), chunks)
@@ -35,6 +35,15 @@ def inspect_file(file: Path, settings: Settings) -> dict[str, Any]:
         "document": _document(document),
         "chunks": [_chunk(file.name, one, chunk_id) for one, chunk_id in zip(chunks, ids, strict=True)],
     }
+
+
+def _read(name: str, data: bytes, settings: Settings) -> Document:
+    pool = open_parsers(settings)
+    try:
+        return parse_one(pool, name, data)
+    finally:
+        if pool is not None:
+            pool.close()
 
 
 def _document(document: Document) -> dict[str, Any]:

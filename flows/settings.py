@@ -176,6 +176,12 @@ class Settings(BaseSettings):
     timeout_seconds: float | None = Field(
         None, gt=0, description="seconds after which Prefect ends a build; nothing is published then"
     )
+    parse_workers: int | None = Field(
+        None, ge=0, description="processes that parse at a time; by default one for each core, at most 8; 0 for none"
+    )
+    parse_seconds: float = Field(300.0, gt=0, description="processor time after which a document is given up")
+    parse_bytes: int = Field(2_000_000_000, ge=100_000_000, description="memory that parsing a document may take")
+    document_bytes: int = Field(200_000_000, ge=1, description="size above which a document is not read")
     batch_bytes: int = Field(8_000_000, ge=1, description="bytes of documents worked on at a time")
     batch_documents: int = Field(2_000, ge=1, description="documents worked on at a time")
     keep_revisions: int = Field(5, ge=1, description="revisions that can be gone back to, the published one among them")

@@ -95,6 +95,7 @@ class Workspace:
     def settings(self, **flags: Any) -> Settings:
         given = {"source": str(self.docs), "index": str(self.index), "embedder": "letters", "ruler": "letters"}
         given["cache_dir"] = str(self.docs.parent / "cache")
+        given |= {"parse_workers": 0}  # what a test replaces is in this process; test_parsers_isolation has the others
         return load_settings(**(given | {"note_reserve": 8} | self.models | self.flags | flags))
 
     def write(self, key: str, text: str | bytes) -> None:

@@ -75,14 +75,17 @@ def indexed_places(document: Document, chunks: list[Chunk]) -> bytearray:
 
 
 def check_sections(document: Document, chunks: list[Chunk]) -> None:
-    """A chunk's parts, headings without a body apart, stand in one section."""
+    """A chunk's parts, headings without a body apart, stand in one section; what is left out is no body."""
+    reasons = left_out(document)
     owners: list[int] = []
     for index, node in enumerate(document.nodes):
         owners.append(index if node.kind == "section" else owners[node.parent] if node.parent >= 0 else -1)
     bodies = [
         (*document.nodes[index].extent, owners[index])
         for index in leaves(document)
-        if document.nodes[index].kind != "heading" and document.text[slice(*document.nodes[index].extent)].strip()
+        if document.nodes[index].kind != "heading"
+        and reasons[index] is None
+        and document.text[slice(*document.nodes[index].extent)].strip()
     ]
     first = 0
     for chunk in chunks:

@@ -18,7 +18,7 @@ from fakes import LettersRuntime
 from test_flows_build import NOTHING, files, without_memory
 from typer.testing import CliRunner
 
-from flows.build import rereading, steps
+from flows.build import parsing, rereading
 from flows.build.build import BuildOptions, build_index
 from flows.build.dry_run import plan_build
 from flows.cli import printing
@@ -639,7 +639,7 @@ def test_skipped_documents_are_read_once_an_adapter_claims_their_type(
     with monkeypatch.context() as patch:
         claim(patch, Path(key).suffix, kind)
         if key == "a.frob":  # its adapter makes a text of it
-            patch.setattr(steps, "read", lambda key, data: read(key, data.replace(b"\0", b"")))
+            patch.setattr(parsing, "read", lambda key, data: read(key, data.replace(b"\0", b"")))
             patch.setattr(registry, "binary_kind", lambda data: None)
         report = workspace.build()
         assert report["documents"]["skipped"] == 0 and report["documents"]["changed"] == 1

@@ -14,7 +14,7 @@ from conftest import Workspace
 from fakes import LettersRuntime
 
 from enrich.embedding.runtime import Vectors
-from flows.build import build, steps, writing
+from flows.build import build, parsing, writing
 from indexes.evaluation.record import kept_records
 from indexes.lexical import analysis
 from indexes.storage.storage import Storage
@@ -74,7 +74,7 @@ def test_a_parser_that_loses_text_is_refused(workspace: Workspace, monkeypatch: 
     for topic in TOPICS:
         path = workspace.docs / f"{topic}.md"
         path.write_text(path.read_text() + "\n")
-    monkeypatch.setattr(steps, "read", lambda key, data: read(key, data.partition(b"Turn")[0]))
+    monkeypatch.setattr(parsing, "read", lambda key, data: read(key, data.partition(b"Turn")[0]))
     assert "12 of 12 golden questions do not resolve any more" in refused(workspace, "recall", golden=golden)
 
 

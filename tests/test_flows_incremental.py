@@ -35,7 +35,7 @@ ACTIONS = (
 # Where a build is broken off, each of them before or after what it does there.
 PLACES = (
     "flows.sources.folder:FolderSource.fetch",
-    "flows.build.steps:read",
+    "flows.build.parsing:read",
     "flows.build.steps:split",
     "fakes:LettersRuntime.encode",
     "indexes.cache.store:Cache.add",

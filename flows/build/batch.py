@@ -7,12 +7,14 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from chunker.chunk import Chunk, document_id
 from flows.sources import Object
 from indexes.catalog import CatalogRow
 from parsers.document import Document
+from parsers.isolation import Parsed
 
 
 @dataclass(slots=True)
@@ -21,6 +23,7 @@ class Content:
 
     Attributes:
         data: its bytes, from fetching to parsing.
+        parsing: what a worker process makes of them, while it is at work.
         document: as parsed, until its chunks and notes are made.
         chunks: in reading order.
         notes: of each chunk, cut to its reserve; empty strings where there is none.
@@ -29,6 +32,7 @@ class Content:
     """
 
     data: bytes = b""
+    parsing: Future[Parsed] | None = None
     document: Document | None = None
     chunks: list[Chunk] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

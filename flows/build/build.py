@@ -22,8 +22,9 @@ from flows import interrupts
 from flows.build.diff import DiffOptions, Plan, make_plan
 from flows.build.dry_run import check_kept
 from flows.build.estimates import BYTES_A_CHUNK
+from flows.build.parsing import parse, parsed_ahead
 from flows.build.publishing import pass_gates, publish, record_versions
-from flows.build.steps import chunk, embed, fetch, note, parse
+from flows.build.steps import chunk, embed, fetch, note
 from flows.build.writing import remove, write
 from flows.context import open_source_of
 from flows.gates.gates import Gates, check_removals
@@ -97,9 +98,12 @@ def build_index(settings: Settings, options: BuildOptions | None = None, run: Ru
     with opened(settings, options) as state:
         plan = run(list_documents, state, options)
         with state.progress.documents(plan.looked_at, plan.size):
-            for batch in plan.batches(state):
-                run(fetch, state, batch)
-                run(parse, state, batch)
+            for batch in parsed_ahead(
+                state,
+                plan.batches(state),
+                fetch=lambda batch: run(fetch, state, batch),
+                parse=lambda batch: run(parse, state, batch),
+            ):
                 run(chunk, state, batch)
                 run(note, state, batch)
                 run(embed, state, batch)

@@ -290,8 +290,14 @@ def _listed(state: BuildState, plan: Plan) -> Iterator[Object]:
         if unread:
             plan.skipped += 1
             listed = Object(listed.key, SKIPPED, listed.size, unread, "skipped")
+        elif listed.size > state.settings.document_bytes and not listed.problem:
+            listed = Object(listed.key, listed.version, listed.size, _too_large(listed, state.settings.document_bytes))
         plan.listed_size += _to_read(listed)
         yield listed
+
+
+def _too_large(listed: Object, most: int) -> str:
+    return f"has {listed.size:,} bytes, more than the {most:,} of the setting document_bytes"
 
 
 def _same_bytes(state: BuildState, piece: list[tuple[Object | None, Known | None]]) -> dict[str, SeenVersion]:

@@ -17,8 +17,8 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from chunker.split import split
+from flows.parser_pool import parse_one
 from flows.state import BuildState
-from parsers.registry import read
 
 SAMPLED: Final = 40  # documents of a type
 SAMPLED_BYTES: Final = 4_000_000  # of a type
@@ -123,7 +123,7 @@ def _made(state: BuildState, one: Unread) -> _Found | None:
     if fetched is None:
         return None
     begun = time.perf_counter()
-    document = read(one.key, fetched.data)
+    document = parse_one(state.resources.parsers, one.key, fetched.data)
     parsed = time.perf_counter()
     if not document.nodes or document.status in ("failed", "skipped", "empty"):
         return _Found(0, 0, parsed - begun)

@@ -1,4 +1,4 @@
-"""Steps of a build over one batch: fetch, parse, chunk, note, embed.
+"""Steps of a build over one batch: fetch, chunk, note, embed; parsing stands in :mod:`flows.build.parsing`.
 
 Invariants:
 - Each step asks its cache first and computes what is missing.
@@ -26,7 +26,7 @@ from indexes.cache.caches import Version
 from indexes.cache.store import cache_key, text_digest, vector_key, version_key
 from parsers.document import Document
 from parsers.errors import ModelError
-from parsers.registry import media_type, parser_fingerprint, read, unread_labels
+from parsers.registry import media_type, parser_fingerprint
 
 GIVE_UP: Final = 5  # documents in a row that cannot be embedded: then the embedder itself is tried
 HARMLESS: Final = "A short text."
@@ -105,31 +105,6 @@ def _cache_versions(state: BuildState, fetched: Collection[Entry]) -> None:
     before = state.caches.versions.get(versions)
     state.caches.versions.forget(key for key, value in before.items() if value != versions[key])
     state.caches.versions.add({key: value for key, value in versions.items() if before.get(key) != value})
-
-
-def parse(state: BuildState, batch: Collection[Entry]) -> None:
-    """Parse the documents of a batch that are not cached."""
-    with state.report.timed("parse"):
-        waiting = [entry for entry in batch if entry.live and not entry.failed]
-        known = state.caches.documents.known(entry.document for entry in waiting)
-        fresh: dict[str, Document] = {}
-        for entry in waiting:
-            state.progress.read(1, entry.object.size)
-            if entry.document in known or entry.document in fresh:
-                continue
-            data, entry.content.data = entry.content.data, b""
-            document = read(entry.key, data)
-            interrupts.raise_if_interrupted()
-            state.report.work["parsed"] += 1
-            if document.status in ("failed", "skipped"):
-                entry.labels = sorted({*entry.labels, *unread_labels(entry.key, data)})
-                entry.fail(document.status, document.reason)
-            else:
-                fresh[entry.document] = document
-        for entry in waiting:
-            entry.content.data = b""
-            entry.content.document = fresh.get(entry.document)
-        state.caches.documents.add(fresh)
 
 
 def chunk(state: BuildState, batch: Collection[Entry]) -> None:
