@@ -53,7 +53,8 @@ class CatalogRow(msgspec.Struct, frozen=True, kw_only=True):
         chunks: cache key of those chunks.
         notes: cache keys of their notes, in the chunks' order; none where no notes were made.
         title: that document's title or base name.
-        labels: of the document, its own and those of the settings.
+        labels: of the document: its own, those of the settings, and those that the source states.
+        stated: those that the source states, as last read.
         chunk_ids: in reading order.
         stamp: multiset digest of (chunk id, row digest), 32 hexadecimal digits.
         tokens, unknown: of its embedded texts, by the embedder's tokenizer; 0 where it has no vectors.
@@ -76,6 +77,7 @@ class CatalogRow(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     title: str = ""
     labels: list[str] = []
+    stated: list[str] = []
     chunk_ids: list[str] = []
     stamp: str = "0" * 32
     tokens: int = 0
@@ -104,6 +106,7 @@ SCHEMA: Final = pa.schema(
         ("notes", pa.list_(pa.string())),
         ("title", pa.string()),
         ("labels", pa.list_(pa.string())),
+        ("stated", pa.list_(pa.string())),
         ("chunk_ids", pa.list_(pa.string())),
         ("stamp", pa.string()),
         ("tokens", pa.int64()),
@@ -187,6 +190,11 @@ class Totals(msgspec.Struct, frozen=True):
         )
 
 
+def _row(values: dict[str, Any]) -> CatalogRow:
+    """Return the row of a table's values; None stands in a column that was added later."""
+    return msgspec.convert({name: value for name, value in values.items() if value is not None}, CatalogRow)
+
+
 FIGURES: Final = ("chunk_ids", "tokens", "stamp")
 
 
@@ -222,16 +230,19 @@ class Catalog:
     def rows(self) -> Iterator[CatalogRow]:
         """Yield all rows, in no particular order."""
         self._flush()
-        for batch in self._table.scan(SCHEMA.names, batch_size=1_024):
+        for batch in self._table.scan(self._there(SCHEMA.names), batch_size=1_024):
             for values in batch.to_pylist():
-                yield msgspec.convert(values, CatalogRow)
+                yield _row(values)
 
     def columns(self, names: Sequence[str], source: str | None = None) -> pa.Table:
         """Return some columns of all rows, or of those of one source, in no particular order."""
         self._flush()
         wanted = list(dict.fromkeys([*names, "source"]))
-        shape = pa.schema([SCHEMA.field(name) for name in wanted])
-        table = pa.Table.from_batches(self._table.scan(wanted), shape)
+        there = self._there(wanted)
+        table = pa.Table.from_batches(self._table.scan(there), pa.schema([SCHEMA.field(name) for name in there]))
+        for name in wanted:
+            if name not in there:
+                table = table.append_column(SCHEMA.field(name), pa.nulls(len(table), SCHEMA.field(name).type))
         if source is not None:
             table = table.filter(pc.equal(table["source"], source))
         return table.select(list(names))
@@ -264,8 +275,8 @@ class Catalog:
         """Return those of these documents that are there, by id."""
         self._flush()
         found: dict[str, CatalogRow] = {}
-        for part in self._table.select("document_id", document_ids, SCHEMA.names):
-            found.update((values["document_id"], msgspec.convert(values, CatalogRow)) for values in part.to_pylist())
+        for part in self._table.select("document_id", document_ids, self._there(SCHEMA.names)):
+            found.update((values["document_id"], _row(values)) for values in part.to_pylist())
         return found
 
     def columns_of(self, document_ids: Iterable[str], names: Sequence[str]) -> Iterator[pa.Table]:
@@ -304,8 +315,16 @@ class Catalog:
             written = pa.Table.from_pylist([msgspec.to_builtins(row) for row in self._waiting.values()], schema=SCHEMA)
             self._delete(self._waiting.keys())
             self._waiting = {}
+            for name in SCHEMA.names:
+                if name not in self._there(SCHEMA.names):
+                    self._table.raw.add_columns(SCHEMA.field(name))
             self._table.add(written)
             self.change += Totals.of(written)
+
+    def _there(self, names: Sequence[str]) -> list[str]:
+        """Return those of these columns that the table has: one made by an earlier version lacks the youngest."""
+        own = set(self._table.schema.names)
+        return [name for name in names if name in own]
 
     def _delete(self, document_ids: Collection[str]) -> None:
         if not self._table.count():

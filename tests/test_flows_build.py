@@ -342,7 +342,7 @@ def test_a_file_removed_during_the_build_is_named_and_its_old_version_stays(
     fill(workspace)
     workspace.build()
     workspace.write("guide.md", GUIDE + "More.\n")
-    monkeypatch.setattr("flows.sources.folder.FolderSource.fetch", lambda self, key: None)
+    monkeypatch.setattr("flows.sources.folder.FolderSource.fetch", lambda self, key, version: None)
     report = workspace.build()
     assert "removed during the build" in report["failures"][0]["reason"]
     assert any(row["key"] == "guide.md" for row in rows(workspace))

@@ -164,7 +164,7 @@ class Coarse(FolderSource):
             for one in real_objects(self):
                 yield Object(one.key, cls.cut(one.version), one.size, one.problem, one.status)
 
-        def fetch(self: FolderSource, key: str) -> Any:
+        def fetch(self: FolderSource, key: str, version: str = "") -> Any:
             found = real_fetch(self, key)
             return found and found._replace(version=cls.cut(found.version))
 
@@ -372,7 +372,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     """Root reads everything, so the refusal is made up."""
     real = FolderSource.fetch
 
-    def fetch(self: FolderSource, asked: str) -> Any:
+    def fetch(self: FolderSource, asked: str, version: str = "") -> Any:
         if asked == key and not (self._root / key).stat().st_mode & 0o400:
             raise PermissionError(13, "Permission denied")
         return real(self, asked)
@@ -438,7 +438,7 @@ def retry() -> Any:
     return DiffOptions(retry_failed=True)
 
 
-def out_of_order(self: FolderSource, key: str) -> Any:
+def out_of_order(self: FolderSource, key: str, version: str) -> Any:
     raise OSError(5, "Input/output error")
 
 
@@ -474,7 +474,7 @@ def test_o62_a_parked_document_is_tried_again_in_its_turn(
     fill(workspace)
     workspace.flags = {"guards": {"attempts": 1}}
     with monkeypatch.context() as patch:
-        patch.setattr(FolderSource, "fetch", lambda self, key: None)
+        patch.setattr(FolderSource, "fetch", lambda self, key, version: None)
         with pytest.raises(GateRefused, match="no document has any text"):
             workspace.build()
     workspace.build()

@@ -56,7 +56,8 @@ class Entry:
         outcomes: what became of each of them: ``written``, ``rejected``, ``none`` or ``missing``.
         unfinished: whether a later build has something left to do for it.
         title: its own or its base name.
-        labels: its own and those of the settings.
+        labels: its own, those of the settings, and those that the source states.
+        stated: those that the source states.
         status, reason: of this attempt.
         failed: whether this attempt failed, so that the last good version stays.
         transient: whether the failure may pass by itself, so that the next build tries again.
@@ -79,6 +80,7 @@ class Entry:
     unfinished: bool = False
     title: str = ""
     labels: list[str] = field(default_factory=list)
+    stated: tuple[str, ...] = ()
     status: str = "ok"
     reason: str = ""
     failed: bool = False
@@ -101,7 +103,8 @@ class Entry:
             document=row.document,
             chunks=row.chunks,
             title=row.title,
-            labels=labels,
+            labels=sorted({*labels, *row.stated}),
+            stated=tuple(row.stated),
             status=row.status,
             reason=row.reason,
             stored=True,
@@ -126,6 +129,11 @@ class Entry:
     def live(self) -> bool:
         """Whether there is a document to continue with."""
         return bool(self.document) and not self.touched
+
+    def state(self, labels: tuple[str, ...]) -> None:
+        """Take the labels that the source states of the document, in place of those known before."""
+        own = set(self.labels) - set(self.stated)
+        self.labels, self.stated = sorted({*own, *labels}), labels
 
     def fail(self, status: str, reason: str, *, transient: bool = False) -> None:
         """Record that this attempt failed; continue with the last good document where there is one."""

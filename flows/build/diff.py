@@ -175,6 +175,7 @@ class Plan:
             entry.reread, entry.again = True, step.do == "retry"
         elif row is not None and row.version == step.version:
             entry.media_type, entry.bytes_digest = row.media_type, row.bytes_digest
+            entry.state(tuple(row.stated))
         return entry
 
 
@@ -314,7 +315,8 @@ def _same_bytes(state: BuildState, piece: list[tuple[Object | None, Known | None
     for key, version in state.caches.versions.get(asked).items():
         listed, name = asked[key]
         known = rows[name]
-        if (version.bytes_digest, version.media_type) == (known.bytes_digest, known.media_type):
+        bytes_known = (known.bytes_digest, known.media_type, tuple(known.stated))
+        if (version.bytes_digest, version.media_type, version.labels) == bytes_known:
             same[name] = SeenVersion(name, listed.version, listed.size)
     return same
 

@@ -127,6 +127,7 @@ def _catalog_row(state: BuildState, entry: Entry, **content: Any) -> CatalogRow:
         size=entry.object.size,
         bytes_digest=entry.bytes_digest,
         media_type=entry.media_type,
+        stated=list(entry.stated),
         recipe="" if entry.unfinished else state.recipe(entry.key, entry.media_type),
         status=entry.status,
         reason=reason,

@@ -70,13 +70,18 @@ def plan_build(settings: Settings, asked: DiffOptions | None = None, keep: Path 
     storage = open_storage(settings)
     with tempfile.TemporaryDirectory() as folder:
         state = BuildState(settings, storage)
-        plan = make_plan(state, Path(folder) / "plan.jsonl", asked or DiffOptions())
-        planned = _Planned(state, plan)
-        if keep is not None:
-            _keep(keep, state, plan)
-        first = [msgspec.to_builtins(one) for one in islice((one for one in plan.read() if one.version != SKIPPED), 20)]
-        new = (Failure(one.key, one.status, one.problem) for one in plan.read() if one.problem)
-        skipped = skipped_types([*state.report.failures, *new])
+        try:
+            plan = make_plan(state, Path(folder) / "plan.jsonl", asked or DiffOptions())
+            planned = _Planned(state, plan)
+            if keep is not None:
+                _keep(keep, state, plan)
+            first = [
+                msgspec.to_builtins(one) for one in islice((one for one in plan.read() if one.version != SKIPPED), 20)
+            ]
+            new = (Failure(one.key, one.status, one.problem) for one in plan.read() if one.problem)
+            skipped = skipped_types([*state.report.failures, *new])
+        finally:
+            state.close()
     pointer, work = state.published, planned.work
     sampled = {stage: value / work["parsed"] for stage, value in planned.seconds.items() if value}
     rates = RATES | sampled | (pointer.rates if pointer is not None else {})

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from chunker.chunk import Chunk, embedded_text
@@ -20,7 +21,7 @@ from flows import interrupts
 from flows.build.batch import Entry
 from flows.models.note_writers import NoteMaker, asks_for_documents, window_settings
 from flows.models.vector_cache import NotEmbedded, cache_vectors
-from flows.sources import Object
+from flows.sources import Fetched, Object, Source
 from flows.state import BuildState
 from indexes.cache.caches import Version
 from indexes.cache.store import cache_key, text_digest, vector_key, version_key
@@ -39,15 +40,18 @@ def fetch(state: BuildState, batch: Collection[Entry]) -> None:
         for key, version in state.caches.versions.get(asked).items():
             entry = asked[key]
             entry.bytes_digest, entry.media_type = version.bytes_digest, version.media_type
+            entry.state(version.labels)
         for entry in batch:
+            if _only_labels_may_have_changed(state, entry):
+                _read_labels(state, entry)
             if entry.failed:
                 entry.fail(entry.status, entry.reason, transient=entry.transient)
             elif entry.bytes_digest and entry.media_type:
                 _identify(state, entry)
         known = state.caches.documents.known(entry.document for entry in batch if entry.live)
         fetched = [entry for entry in batch if not entry.failed and not entry.touched and entry.document not in known]
-        for entry in fetched:
-            _fetch_one(state, entry)
+        for entry, found in _fetched(state.resources.source, fetched):
+            _take_bytes(state, entry, found)
         _cache_versions(state, [entry for entry in fetched if not entry.failed])
 
 
@@ -64,6 +68,7 @@ def _identify(state: BuildState, entry: Entry) -> None:
         and not entry.again
         and row.version != ""
         and row.bytes_digest == entry.bytes_digest
+        and tuple(row.stated) == entry.stated
         and row.recipe == state.recipe(entry.key, entry.media_type)
         and state.continues
     )
@@ -76,11 +81,45 @@ def document_key(entry: Entry) -> str:
     return cache_key(entry.bytes_digest, entry.media_type, parser_fingerprint(entry.media_type))
 
 
-def _fetch_one(state: BuildState, entry: Entry) -> None:
+def _only_labels_may_have_changed(state: BuildState, entry: Entry) -> bool:
+    """Return whether a document is read again whose bytes are known by its version."""
+    row = entry.row
+    known = entry.reread and not entry.again and not entry.failed and row is not None and bool(row.bytes_digest)
+    return known and row is not None and row.version == entry.object.version and state.resources.source.trusted
+
+
+def _read_labels(state: BuildState, entry: Entry) -> None:
+    """Ask the source for a document's labels again; nothing is fetched."""
+    assert entry.row is not None
     try:
-        found = state.resources.source.fetch(entry.key, entry.object.version)
+        found = state.resources.source.labels(entry.key, entry.object.version)
     except OSError as error:
-        entry.fail("failed", f"cannot be read: {error.strerror or error}", transient=True)
+        entry.fail("failed", f"its labels cannot be read: {error.strerror or error}", transient=True)
+        return
+    if found is not None:  # otherwise it is gone, and fetching says so
+        entry.bytes_digest, entry.media_type = entry.row.bytes_digest, entry.row.media_type
+        entry.state(found)
+
+
+def _fetched(source: Source, entries: list[Entry]) -> Iterator[tuple[Entry, Fetched | OSError | None]]:
+    """Yield what the source gives for each entry, in their order; several are asked for at a time."""
+
+    def ask(entry: Entry) -> Fetched | OSError | None:
+        try:
+            return source.fetch(entry.key, entry.object.version)
+        except OSError as error:
+            return error
+
+    if source.parallel == 1 or len(entries) < 2:
+        yield from ((entry, ask(entry)) for entry in entries)
+        return
+    with ThreadPoolExecutor(min(source.parallel, len(entries)), "fetch") as threads:
+        yield from zip(entries, threads.map(ask, entries), strict=True)
+
+
+def _take_bytes(state: BuildState, entry: Entry, found: Fetched | OSError | None) -> None:
+    if isinstance(found, OSError):
+        entry.fail("failed", f"cannot be read: {found.strerror or found}", transient=True)
         return
     if found is None:
         entry.fail("failed", "it was gone when it was to be fetched: removed during the build", transient=True)
@@ -90,6 +129,7 @@ def _fetch_one(state: BuildState, entry: Entry) -> None:
     entry.object = Object(entry.key, found.version, len(data))  # it may have changed since it was listed
     entry.bytes_digest = hashlib.sha256(data).hexdigest()
     entry.media_type = media_type(entry.key, data)
+    entry.state(found.labels)
     _identify(state, entry)
     if not entry.touched:
         entry.content.data = data
@@ -98,7 +138,9 @@ def _fetch_one(state: BuildState, entry: Entry) -> None:
 def _cache_versions(state: BuildState, fetched: Collection[Entry]) -> None:
     """Cache digest and media type of each fetched version; the latest read wins where one differs."""
     versions = {
-        version_key(entry.document_id, entry.object.version): Version(entry.bytes_digest, entry.media_type)
+        version_key(entry.document_id, entry.object.version): Version(
+            entry.bytes_digest, entry.media_type, entry.stated
+        )
         for entry in fetched
         if not entry.object.version.endswith("?")
     }

@@ -19,10 +19,11 @@ _Value = TypeVar("_Value")
 
 
 class Version(msgspec.Struct, frozen=True):
-    """Digest and media type of a document's bytes in one version of the source."""
+    """Digest and media type of a document's bytes in one version of the source, and the labels it states of them."""
 
     bytes_digest: str
     media_type: str
+    labels: tuple[str, ...] = ()
 
 
 def _json(kind: type[_Value]) -> Codec[_Value]:

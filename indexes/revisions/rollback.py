@@ -28,7 +28,10 @@ def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
         target: the revision to go back to.
     """
     draft = Draft(storage, published, IndexModel.of(target), base=target)
-    today = published_catalog(storage, _today(storage, published)).columns(["document_id", "labels"])
+    today = published_catalog(storage, _today(storage, published)).columns(["document_id", "labels", "stated"])
+    stating = {
+        name for name, own in zip(*(today[one].to_pylist() for one in ("document_id", "stated")), strict=True) if own
+    }
     labels = dict(zip(today["document_id"].to_pylist(), today["labels"].to_pylist(), strict=True))
     old = published_catalog(storage, target)
     then = old.columns(["document_id", "labels"])
@@ -42,7 +45,7 @@ def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
     for start in range(0, len(gone), _AT_ONCE):
         draft.remove(old.named(gone[start : start + _AT_ONCE]).values())
     for start in range(0, len(relabelled), _AT_ONCE):
-        _relabel(draft, old.named(relabelled[start : start + _AT_ONCE]).values(), labels)
+        _relabel(draft, old.named(relabelled[start : start + _AT_ONCE]).values(), labels, stating)
     return draft
 
 
@@ -51,8 +54,14 @@ def _today(storage: Storage, published: Pointer) -> Pointer:
     return next((one for one in reversed(storage.revisions()) if one.made_by != "rollback"), published)
 
 
-def _relabel(draft: Draft, documents: Iterable[CatalogRow], labels: dict[str, list[str]]) -> None:
-    """Give documents other labels, in their rows and in the catalog."""
+def _relabel(draft: Draft, documents: Iterable[CatalogRow], labels: dict[str, list[str]], stating: set[str]) -> None:
+    """Give documents other labels, in their rows and in the catalog.
+
+    Args:
+        stating: documents of which the source states labels today, which the next build then asks again.
+    """
     found, _ = relabel(draft, documents, labels)
     # Without a recipe, so that the next build asks the labels of the settings again.
-    draft.catalog.put(msgspec.structs.replace(row, recipe="") for row in found)
+    for row in found:
+        asked = row.stated or row.document_id in stating
+        draft.catalog.put([msgspec.structs.replace(row, recipe="", version="" if asked else row.version)])
