@@ -98,6 +98,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
         notes_narrowed: chunks of which the LLM saw less than the settings say, because its context holds no more.
         truncated: embedded texts over the embedder's limit, whose ends are in no vector.
         unknown: documents with more unknown tokens than the settings allow without a word.
+        unknown_keys: keys that a build was asked for and neither the source nor the index knows.
         unmatched_rules: label rules of the settings that match no document of the source.
         skipped: the skipped documents by type, with the pattern that leaves them out.
         seconds: by stage; ``total`` from the start of the command.
@@ -126,6 +127,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
     notes_narrowed: int = 0
     truncated: int = 0
     unknown: list[UnknownTokens] = msgspec.field(default_factory=list)
+    unknown_keys: list[str] = msgspec.field(default_factory=list)
     unmatched_rules: list[str] = msgspec.field(default_factory=list)
     checks: dict[str, str] = msgspec.field(default_factory=dict)
     seconds: dict[str, float] = msgspec.field(default_factory=dict)

@@ -49,6 +49,7 @@ class BuildOptions(BaseModel):
         allow_deletes: publish however many documents are gone from the source.
         force: publish although a gate refuses that may be forced; its figure says so.
         new_source: add a source that the index does not know yet.
+        keys: look at these documents alone, without listing the source; None for all.
         reread: read all documents again, whatever their versions say.
         retry_failed: retry documents that failed, also those left alone.
         quiet: print nothing while building.
@@ -61,6 +62,7 @@ class BuildOptions(BaseModel):
     allow_deletes: bool = False
     force: bool = False
     new_source: bool = False
+    keys: tuple[str, ...] | None = None
     reread: bool = False
     retry_failed: bool = False
     quiet: bool = False
@@ -112,12 +114,21 @@ def build_index(settings: Settings, options: BuildOptions | None = None, run: Ru
             run(remove, state, plan)
         if state.changed:
             record_versions(state)
-            recall = run(pass_gates, state, force=options.force, listed=plan.listed)
+            recall = run(pass_gates, state, force=options.force, listed=_documents_of(state, plan))
             run(publish, state, recall, made_by="build", sources={plan.source: state.resources.source.place})
         else:
             state.report_published()
-        plan.turns.finish()
-        return finished(state)
+        if plan.keys is None:
+            plan.turns.finish()
+        elif state.report.published:
+            plan.turns.finish_named(plan.steps["remove"])
+        return finished(state, whole=plan.keys is None)
+
+
+def _documents_of(state: BuildState, plan: Plan) -> int:
+    """Return how many documents the source holds, as far as this build knows."""
+    known = state.published.counts["documents"] if plan.keys is not None and state.published is not None else 0
+    return max(plan.listed, known)
 
 
 def list_documents(state: BuildState, options: BuildOptions) -> Plan:
@@ -129,7 +140,12 @@ def list_documents(state: BuildState, options: BuildOptions) -> Plan:
     report = state.report
     report.restart()
     with report.timed("list"):
-        asked = DiffOptions(new_source=options.new_source, reread=options.reread, retry_failed=options.retry_failed)
+        asked = DiffOptions(
+            new_source=options.new_source,
+            reread=options.reread,
+            retry_failed=options.retry_failed,
+            keys=options.keys,
+        )
         plan = make_plan(state, state.resources.scratch / "plan.jsonl", asked)
         if options.replay is not None:
             check_kept(options.replay, state, plan)
@@ -138,16 +154,23 @@ def list_documents(state: BuildState, options: BuildOptions) -> Plan:
     # Before the work: a build that will be refused is refused at once.
     removals.through("removals", lambda: check_removals(state, plan.gone, plan.before), forcible=True, hint=False)
     report.documents["unchanged"] += plan.unchanged
+    report.unknown_keys = plan.unknown_keys
+    listed = f"{plan.listed:,} {'documents' if plan.keys is None else 'named documents'}"
     state.progress.say(
-        f"{plan.listed:,} documents in {state.resources.source.address}: {plan.looked_at:,} to look at"
+        f"{listed} in {state.resources.source.address}: {plan.looked_at:,} to look at"
         f" ({plan.size / 1e6:.1f} MB), {plan.unchanged:,} unchanged, {plan.steps['remove']:,} removed"
     )
     return plan
 
 
-def finished(state: BuildState) -> dict[str, Any]:
-    """Return the report of a finished build."""
-    state.report_unmatched_rules()
+def finished(state: BuildState, *, whole: bool = True) -> dict[str, Any]:
+    """Return the report of a finished build.
+
+    Args:
+        whole: whether it saw all documents, so that a label rule that matched none is named.
+    """
+    if whole:
+        state.report_unmatched_rules()
     state.report.seconds["total"] = time.time() - state.report.began
     return state.report.as_json()
 

@@ -5,6 +5,8 @@ Invariants:
   come; one whose version changed is not either, where the cache knows that the bytes of both versions are equal.
 - A file of a known type that no adapter reads is skipped by its name: it is not fetched, its changes change nothing.
 - A document of another source is not looked at.
+- A build of named keys looks at these alone, each as a listing would show it, and reads them again whatever their
+  versions say: a change of labels moves no version.
 - An empty listing is an error, never a removal of everything; a listing that breaks off leaves no plan.
 - The plan lies in a file, so that no build holds a list of all documents.
 """
@@ -86,8 +88,10 @@ class DiffOptions(msgspec.Struct, frozen=True, kw_only=True):
         new_source: whether a source that the index does not know may be added to it.
         reread: whether all documents are to be read again.
         retry_failed: whether those that failed are to be tried again.
+        keys: the documents to look at, without a listing; None for all.
     """
 
+    keys: tuple[str, ...] | None = None
     new_source: bool = False
     reread: bool = False
     retry_failed: bool = False
@@ -108,7 +112,10 @@ class Plan:
         skipped_steps: how many of these steps are of documents skipped by their names.
         size: bytes of the documents to look at.
         known: how many documents of this source the index knows now.
-        before, gone: how many of these were not skipped, and how many of those are to be removed.
+        before, gone: how many of these were not skipped, and how many of those are to be removed; in a build of named
+            keys, since the last listing.
+        unknown_keys: named keys that neither the source nor the index knows.
+        keys: the named keys; None for a listing.
         turns: which documents are read again though nothing moved.
     """
 
@@ -125,6 +132,8 @@ class Plan:
     known: int = 0
     before: int = 0
     gone: int = 0
+    keys: tuple[str, ...] | None = None
+    unknown_keys: list[str] = field(default_factory=list)
 
     @property
     def looked_at(self) -> int:
@@ -200,7 +209,8 @@ def make_plan(state: BuildState, path: Path, asked: DiffOptions) -> Plan:
     """
     _check_sources(state, new_source=asked.new_source)
     source = state.resources.source.name
-    plan = Plan(path, source, Turns(state.storage, source, state.settings.reread_days))
+    keys = None if asked.keys is None else tuple(sorted(set(asked.keys)))
+    plan = Plan(path, source, Turns(state.storage, source, state.settings.reread_days), keys=keys)
     state.seen_versions.begin(path.with_name("seen.jsonl"))
     encode = msgspec.json.Encoder().encode
     with path.open("wb") as file:
@@ -209,7 +219,9 @@ def make_plan(state: BuildState, path: Path, asked: DiffOptions) -> Plan:
             plan.steps[step.do] += 1
             plan.skipped_steps[step.do] += step.version == SKIPPED
             plan.size += _to_read(step)
-    if not plan.listed:
+    if plan.keys is not None:
+        _count_since_listing(state, plan)
+    elif not plan.listed:
         _refuse_empty(state, plan)
     return plan
 
@@ -253,7 +265,8 @@ def _to_do(state: BuildState, plan: Plan, asked: DiffOptions, listed: Object, ro
         return "look"
     if not state.continues or row.recipe != state.recipe(row.key, row.media_type):
         return "renew" if moved else "look"
-    if not listed.problem and (asked.reread or plan.turns.is_due(row.document_id)):
+    named = plan.keys is not None
+    if not listed.problem and (asked.reread or named or plan.turns.is_due(row.document_id)):
         return "retry" if failed else "reread"
     return ""
 
@@ -279,7 +292,7 @@ def _pairs(state: BuildState, plan: Plan) -> Iterator[tuple[Object | None, Known
 def _listed(state: BuildState, plan: Plan) -> Iterator[Object]:
     """Yield the listing of the source; one skipped by its name gets a version that never changes."""
     last = ""
-    for listed in state.resources.source.objects():
+    for listed in _objects(state, plan):
         if plan.listed and listed.key <= last:
             raise SourceError(
                 f"source {state.resources.source.address} lists {listed.key!r} after {last!r}",
@@ -295,6 +308,29 @@ def _listed(state: BuildState, plan: Plan) -> Iterator[Object]:
             listed = Object(listed.key, listed.version, listed.size, _too_large(listed, state.settings.document_bytes))
         plan.listed_size += _to_read(listed)
         yield listed
+
+
+def _objects(state: BuildState, plan: Plan) -> Iterator[Object]:
+    """Yield what the source holds; of named keys alone where there are some."""
+    source = state.resources.source
+    if plan.keys is None:
+        yield from source.objects()
+        return
+    for key in plan.keys:
+        listed = source.look(key)
+        if listed is not None:
+            yield listed
+        elif not state.published_rows([document_id(plan.source, key)]):
+            plan.unknown_keys.append(key)
+
+
+def _count_since_listing(state: BuildState, plan: Plan) -> None:
+    """Have the guard of removals count what builds of named keys removed since the last listing."""
+    if plan.gone and state.published is not None:
+        catalog = published_catalog(state.storage, state.published)
+        rows = catalog.columns(("status", "tokens"), plan.source).to_pylist()
+        now = sum(row["status"] != "skipped" or row["tokens"] > 0 for row in rows)
+        plan.before, plan.gone = now + plan.turns.removed, plan.gone + plan.turns.removed
 
 
 def _too_large(listed: Object, most: int) -> str:
@@ -335,6 +371,9 @@ def _known(state: BuildState, plan: Plan) -> Iterator[Known]:
     """Yield the catalog rows of the source, by ascending key."""
     if state.published is None:
         return
+    if plan.keys is not None:
+        yield from _known_by_key(state, plan)
+        return
     catalog = published_catalog(state.storage, state.published)
     table = catalog.columns(_COLUMNS, state.resources.source.name).sort_by("key")
     for start in range(0, len(table), _PIECE):
@@ -344,6 +383,14 @@ def _known(state: BuildState, plan: Plan) -> Iterator[Known]:
             plan.known += 1
             plan.before += _counts(row)
             yield row
+
+
+def _known_by_key(state: BuildState, plan: Plan) -> Iterator[Known]:
+    """Yield what the catalog knows of the named keys, by ascending key."""
+    rows = state.published_rows(document_id(plan.source, key) for key in plan.keys or ())
+    for row in sorted(rows.values(), key=lambda row: row.key):
+        plan.known += 1
+        yield Known(*(getattr(row, name) for name in _COLUMNS))
 
 
 def _check_sources(state: BuildState, *, new_source: bool) -> None:

@@ -29,7 +29,10 @@ class _State(msgspec.Struct, frozen=True):
 
 
 class _Turns(msgspec.Struct, frozen=True):
+    """The turns of each source, and how many of its documents builds of named keys removed since it was listed."""
+
     sources: dict[str, _State]
+    removed: dict[str, int] = {}
     digest: str = ""
 
 
@@ -48,7 +51,7 @@ class Turns:
         self._days = days
         self._now = now = time.time()
         self._kept = _read(storage)
-        state = self._kept.get(source)
+        state = self._kept.sources.get(source)
         # A time ahead of this clock was written under another one, and would hold up all turns.
         known = state is not None and state.at <= now + DAY
         self._state: Final = state if known and state is not None else None
@@ -66,18 +69,33 @@ class Turns:
         turn = (int(document_id[:8], 16) - self._state.turn - 1) % self._days
         return turn < self._over
 
+    @property
+    def removed(self) -> int:
+        """Documents that builds of named keys removed since the last listing."""
+        return self._kept.removed.get(self._source, 0)
+
     def finish(self) -> None:
-        """Note that this build has read what was due; write nothing where nothing was."""
-        if not self._days or (self._state is not None and not self._over):
-            return
-        before = self._state or _State(0, self._now)
-        after = _State((before.turn + self._over) % self._days, before.at + self._over * DAY)
-        encoded = msgspec.json.encode(_Turns(self._kept | {self._source: after}))
-        self._storage.keep_turns(seal.seal(msgspec.json.format(encoded, indent=2) + b"\n"))
+        """Note that this build has listed the source and read what was due; write nothing where nothing is new."""
+        sources = dict(self._kept.sources)
+        if self._days and (self._state is None or self._over):
+            before = self._state or _State(0, self._now)
+            sources[self._source] = _State((before.turn + self._over) % self._days, before.at + self._over * DAY)
+        removed = {name: count for name, count in self._kept.removed.items() if name != self._source}
+        self._keep(_Turns(sources, removed))
+
+    def finish_named(self, removed: int) -> None:
+        """Note that a build of named keys removed so many documents."""
+        if removed:
+            self._keep(_Turns(self._kept.sources, self._kept.removed | {self._source: self.removed + removed}))
+
+    def _keep(self, turns: _Turns) -> None:
+        if turns != msgspec.structs.replace(self._kept, digest=""):
+            encoded = msgspec.json.encode(turns)
+            self._storage.keep_turns(seal.seal(msgspec.json.format(encoded, indent=2) + b"\n"))
 
 
-def _read(storage: Storage) -> dict[str, _State]:
+def _read(storage: Storage) -> _Turns:
     data = storage.turns()
     if data is None or seal.broken(data):  # where it is damaged the turns begin anew
-        return {}
-    return msgspec.json.decode(data, type=_Turns).sources
+        return _Turns({})
+    return msgspec.json.decode(data, type=_Turns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from flows.cli.command import SOME_FAILED, STARTED, Config, Index, Json, Quiet, clearly, say, show_result
 from flows.settings import Settings, load_settings, prepare_llm
+from parsers.errors import UsageError
 
 Orchestrator = Annotated[
     str | None,
@@ -46,6 +48,14 @@ def build_command(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Retry all failed documents, also those that wait for a change.")
     ] = False,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option("--keys", help="Look at this document alone, without listing the source; repeatable."),
+    ] = None,
+    keys_from: Annotated[
+        Path | None,
+        typer.Option("--keys-from", help="Look at the documents of this file, a key a line; - for standard input."),
+    ] = None,
     vectors_for: Annotated[
         list[str] | None,
         typer.Option("--vectors-for", help="Embed only documents whose key matches this pattern; repeatable."),
@@ -70,6 +80,9 @@ def build_command(
         raise typer.BadParameter("--keep needs --plan")
     if plan and replay is not None:
         raise typer.BadParameter("--plan and --replay exclude each other: the one writes a plan, the other builds it")
+    named = _named_keys(keys, keys_from)
+    if named is not None and (keep is not None or replay is not None):
+        raise typer.BadParameter("--keys looks at some documents; a kept plan is of all of them")
     settings = load_settings(
         config,
         source=source,
@@ -87,14 +100,14 @@ def build_command(
         from flows.build.dry_run import plan_build
         from flows.cli import printing
 
-        planned = plan_build(settings, DiffOptions(**asked), keep)
+        planned = plan_build(settings, DiffOptions(keys=named, **asked), keep)
         show_result(planned, as_json, lambda: printing.print_plan(planned, settings.exclude))
         return
     from flows.build.build import BuildOptions
     from flows.orchestration.choice import run_build
 
     options = BuildOptions(
-        quiet=quiet, started=STARTED, allow_deletes=allow_deletes, force=force, replay=replay, **asked
+        quiet=quiet, started=STARTED, allow_deletes=allow_deletes, force=force, replay=replay, keys=named, **asked
     )
     _show_report(run_build(settings, options), as_json, settings)
 
@@ -134,6 +147,18 @@ def reindex_command(
         if name in settings.model_fields_set and current != embedder:
             say(f"note: the settings have {name} = {current!r}; set it to {embedder!r}, or the next build swaps back.")
     _show_report(report, as_json, settings)
+
+
+def _named_keys(keys: list[str] | None, file: Path | None) -> tuple[str, ...] | None:
+    """Return the keys of the command line and of a file; None where neither is given."""
+    if file is None:
+        return tuple(keys) if keys else None
+    try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        lines = data.decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}", "Give a file in UTF-8 with one key a line.") from error
+    return (*(keys or []), *filter(None, lines))
 
 
 def _show_report(report: dict[str, Any], as_json: bool, settings: Settings) -> None:

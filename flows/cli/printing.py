@@ -51,6 +51,8 @@ def print_build(report: dict[str, Any], exclude: Sequence[str] = ()) -> None:
             f"warning    {one['key']}: the embedder does not know {one['share']:.0%} of its tokens, so its vectors "
             "say little; BM25 still finds it"
         )
+    for key in report["unknown_keys"]:
+        print_line(f"warning    {key}: neither the source nor the index knows such a document")
     for rule in report["unmatched_rules"]:
         print_line(f"warning    the label rule with {rule} matches no document: nothing gets its labels")
     _failures(report["failures"])
