@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
-import tempfile
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import s3server
@@ -22,6 +23,7 @@ from s3server import BUCKET, Server
 
 from flows.sources import Object, S3Source, SourceOptions, open_source
 from flows.sources.s3_labels import labels_of_metadata, labels_of_sidecar, labels_of_tags
+from flows.sources.s3_listing import S3Listed, sorted_listing
 from parsers.errors import SourceError
 from parsers.labels import UNREADABLE
 
@@ -70,15 +72,19 @@ def only(source: S3Source) -> Object:
     return one
 
 
-def test_thousands_of_keys_come_in_code_point_order(place: Place, proxy: FlakyProxy) -> None:
-    names = [f"many/{number % 50}/{number}.md" for number in range(2_480)]
+@pytest.mark.parametrize(("many", "page"), [(22, 7), pytest.param(2_480, 1000, marks=pytest.mark.slow)])
+def test_keys_come_in_code_point_order(
+    place: Place, proxy: FlakyProxy, many: int, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.sources.s3_bucket._PAGE", page)
+    names = [f"many/{number % 50}/{number}.md" for number in range(many)]
     names += ["a/b", "a-b", "a.b", "A", "a b", "a+b", "a%b", "a%2Fb", "é", "e\u0301", "\uff41", "\U0001f600", "a&<b>"]
     names += ["ä/ö ü.md", "q?#.md", "=x", "~", "many/1-x"]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(place.put, names))
     listed = place.keys()
     assert listed == sorted(names), "UTF-8's order is that of code points, and not each store lists in it"
-    assert sum("list-type=2" in one for one in proxy.seen) >= 3
+    assert sum("list-type=2" in one for one in proxy.seen) >= len(names) // page
     source = place.source()
     for key in names[-18:]:
         found, looked = source.fetch(key), source.look(key)
@@ -338,20 +344,326 @@ def test_a_listing_that_breaks_off_is_never_a_short_one(
     assert refused(source).transient and proxy.heal() >= 1
 
 
-def test_a_server_that_is_killed_is_an_outage(tmp_path: Path) -> None:
-    source = unserved()
-    assert "cannot be reached" in (error := refused(source)).message and error.transient
+def test_a_server_that_is_gone_is_an_outage(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://user:hidden@127.0.0.1:{port}")
+    error = refused(S3Source(f"s3://{BUCKET}/docs", attempts=2, timeout=0.5))
+    assert "cannot be reached" in error.message and error.transient and "AWS_ENDPOINT_URL" in error.remedy
     assert "hidden" not in str(error)
 
 
-def unserved() -> S3Source:
-    """A source whose server is gone."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("KEY_ID", "key"), ("KEY", "hidden")):
-            patch.setenv(
-                f"AWS_{'ACCESS' if name == 'KEY_ID' else 'SECRET_ACCESS'}_{name if name == 'KEY_ID' else 'KEY'}", value
-            )
-        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-        return S3Source(f"s3://{BUCKET}/docs", attempts=2, timeout=0.5)
+class Answer(NamedTuple):
+    """An answer on its way from the server to the client.
+
+    Attributes:
+        sent: how many bytes of the body reach the client before the connection ends; all of them by default.
+    """
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+    sent: int | None = None
+
+    def without(self, name: str) -> Answer:
+        return self._replace(headers=[one for one in self.headers if one[0].lower() != name])
+
+
+Change = Callable[[str, Answer], Answer]
+
+
+class Altering:
+    """A proxy in front of the S3 server that alters answers.
+
+    Attributes:
+        change: gets ``METHOD /path?query`` and the answer, and returns the one that the client gets.
+        seen: each request, with its Range.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self.change: Change = lambda line, answer: answer
+        self.seen: list[tuple[str, str]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                line = f"{self.command} {unquote(self.path)}"
+                outer.seen.append((line, self.headers.get("Range", "")))
+                link = HTTPConnection(urlsplit(upstream).netloc, timeout=30)
+                link.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    link.putheader(name, value)
+                link.endheaders()
+                got = link.getresponse()
+                answer = outer.change(line, Answer(got.status, got.getheaders(), got.read()))
+                link.close()
+                self.answer(answer.without("transfer-encoding").without("connection"))
+
+            do_HEAD = do_GET
+
+            def answer(self, answer: Answer) -> None:
+                self.send_response_only(answer.status)
+                for name, value in (answer if self.command == "HEAD" else answer.without("content-length")).headers:
+                    self.send_header(name, value)
+                if self.command != "HEAD":
+                    self.send_header("Content-Length", str(len(answer.body)))
+                self.send_header("Connection", "close")
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(answer.body[: answer.sent])
+
+            def log_message(self, *words: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.endpoint = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def altering(s3: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Altering]:
+    proxy = Altering(s3.endpoint)
+    thread = threading.Thread(target=proxy.server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+    try:
+        yield proxy
+    finally:
+        proxy.server.shutdown()
+        thread.join()
+        proxy.server.server_close()
+
+
+def gets(line: str, key: str = "a.md") -> bool:
+    """Whether this is a request for the bytes of an object."""
+    return line.startswith("GET") and line.split("?")[0].endswith(key) and "?tagging" not in line
+
+
+BIG = bytes(range(256)) * 4_000  # a megabyte, in several blocks
+
+
+def test_a_body_that_breaks_off_is_read_on(place: Place, altering: Altering) -> None:
+    place.put("a.md", BIG)
+    cuts = [600_000, 0, 300_000]
+    altering.change = lambda line, answer: answer._replace(sent=cuts.pop(0)) if gets(line) and cuts else answer
+    source = place.source()
+    found = source.fetch("a.md")
+    assert found is not None and found.data == BIG and found.version == only(source).version
+    ranges = [asked for line, asked in altering.seen if gets(line)]
+    assert len(ranges) == 4 and ranges[0] == "" and ranges[1] == ranges[2] != ranges[3], "none begins anew"
+
+
+def test_a_body_that_always_breaks_off_is_an_error(place: Place, altering: Altering) -> None:
+    place.put("a.md", BIG)
+    altering.change = lambda line, answer: answer._replace(sent=10) if gets(line) else answer
+    with pytest.raises(OSError, match="cannot be reached"):
+        place.source().fetch("a.md")
+    assert sum(gets(line) for line, _ in altering.seen) == 4
+
+
+def test_an_object_that_changes_while_it_is_read_is_read_anew(place: Place, altering: Altering) -> None:
+    place.put("a.md", BIG)
+
+    def replaced(line: str, answer: Answer) -> Answer:
+        if gets(line) and len([one for one, _ in altering.seen if gets(one)]) == 1:
+            place.put("a.md", BIG[::-1])
+            return answer._replace(sent=600_000)
+        return answer
+
+    altering.change = replaced
+    source = place.source()
+    found = source.fetch("a.md")
+    assert found is not None and found.data == BIG[::-1] and found.version == only(source).version
+
+
+def test_an_object_that_always_changes_is_busy(place: Place, altering: Altering) -> None:
+    place.put("a.md", "0")
+
+    def replaced(line: str, answer: Answer) -> Answer:
+        if gets(line):
+            place.put("a.md", str(len(altering.seen)))
+        return answer
+
+    altering.change = replaced
+    with pytest.raises(OSError, match="it changed while it was read, 3 times") as failed:
+        place.source().fetch("a.md")
+    assert failed.value.errno == errno.EBUSY
+
+
+def test_tags_are_those_of_the_bytes(place: Place, altering: Altering) -> None:
+    """A secret is replaced by what all may read, between the bytes and the tags."""
+    place.put("a.md", "secret", Tagging="labels=board")
+
+    def replaced(line: str, answer: Answer) -> Answer:
+        if gets(line) and answer.body == b"secret":
+            place.put("a.md", "public", Tagging="labels=all")
+        return answer
+
+    altering.change = replaced
+    found = place.source().fetch("a.md")
+    assert found is not None and (found.data, found.labels) == (b"public", ("all",))
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+def test_damaged_bytes_are_not_taken(place: Place, altering: Altering, checksum: bool) -> None:
+    place.put("a.md", "text")
+
+    def damaged(line: str, answer: Answer) -> Answer:
+        if not gets(line):
+            return answer
+        answer = answer._replace(body=b"tost")
+        return answer if checksum else answer.without("x-amz-checksum-crc32")
+
+    altering.change = damaged
+    with pytest.raises(OSError, match="not those of its checksum, 3 times"):
+        place.source().fetch("a.md")
+    encrypted = [("x-amz-server-side-encryption", "aws:kms")]
+    altering.change = lambda line, answer: damaged(line, answer)._replace(headers=[*answer.headers, *encrypted])
+    if not checksum:
+        altering.change = lambda line, answer: (one := damaged(line, answer))._replace(
+            headers=[*one.headers, *encrypted]
+        )
+        found = place.source().fetch("a.md")
+        assert found is not None and found.data == b"tost", "an encrypted object's etag is no MD5"
+
+
+@pytest.mark.parametrize("header", ["x-amz-server-side-encryption: aws:kms", "etag: 0-1"])
+def test_an_etag_that_is_no_md5_is_not_taken_for_one(place: Place, altering: Altering, header: str) -> None:
+    place.put("a.md", "text")
+    name, value = header.split(": ")
+
+    def other(line: str, answer: Answer) -> Answer:
+        answer = answer.without(name).without("x-amz-checksum-crc32")
+        body = b"tost" if gets(line) else answer.body
+        return answer._replace(headers=[*answer.headers, (name, value)], body=body)
+
+    altering.change = other
+    found = place.source().fetch("a.md")
+    assert found is not None and found.data == b"tost"
+
+
+def failing(code: str, status: int) -> Answer:
+    body = f"<Error><Code>{code}</Code><Message>words</Message></Error>".encode()
+    return Answer(status, [("Content-Type", "application/xml")], body)
+
+
+def test_tags_that_may_not_be_read_are_an_error_and_those_of_no_store_are_none(
+    place: Place, altering: Altering
+) -> None:
+    place.put("a.md", Metadata={"labels": "hr"})
+    source = place.source(attempts=1)
+
+    def tagging(answer: Answer) -> None:
+        altering.change = lambda line, other: answer if "?tagging" in line else other
+
+    tagging(failing("AccessDenied", 403))
+    for read in (source.fetch, source.labels):
+        with pytest.raises(PermissionError, match="s3:GetObjectTagging") as failed:
+            read("a.md")
+        assert "s3:GetObjectTagging" in failed.value.strerror
+    tagging(failing("InternalError", 500))
+    with pytest.raises(OSError, match="fault of its own"):
+        source.labels("a.md")
+    for answer in (failing("NotImplemented", 501), failing("", 501), failing("NoSuchTagSet", 404)):
+        tagging(answer)
+        found = source.fetch("a.md")
+        assert found is not None and found.labels == source.labels("a.md") == ("hr",)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [("InvalidObjectState", "archived; restore it first"), ("AccessDenied", "s3:GetObject")]
+)
+def test_an_object_that_may_not_be_read_says_why(place: Place, altering: Altering, code: str, words: str) -> None:
+    place.put("a.md")
+    altering.change = lambda line, answer: failing(code, 403) if gets(line) else answer
+    with pytest.raises(OSError) as failed:
+        place.source().fetch("a.md")
+    assert words in failed.value.strerror
+    altering.change = lambda line, answer: failing(code, 403) if gets(line, ".metadata.json") else answer
+    with pytest.raises(OSError, match="archived" if "archived" in words else "denied"):
+        place.source().fetch("a.md")  # a sidecar that cannot be read is not a missing one
+
+
+def test_an_expired_token_is_transient(place: Place, altering: Altering) -> None:
+    altering.change = lambda line, answer: failing("ExpiredToken", 400)
+    assert "have expired" in (error := refused(place.source())).message and error.transient
+    altering.change = lambda line, answer: failing("AccessDenied", 403)
+    assert "s3:ListBucket" in (error := refused(place.source())).remedy and not error.transient
+
+
+def page(*keys: str, token: str = "", truncated: bool = False) -> Answer:
+    """A page of a listing, its keys as a URL has them."""
+    rows = "".join(
+        f"<Contents><Key>{key}</Key><LastModified>2024-05-06T07:08:09.123Z</LastModified>"
+        "<ETag>&quot;e+1&quot;</ETag><Size>1</Size></Contents>"
+        for key in keys
+    )
+    more = f"<NextContinuationToken>{token}</NextContinuationToken>" if token else ""
+    told = f"<IsTruncated>{'true' if truncated or token else 'false'}</IsTruncated>"
+    body = f"<ListBucketResult><EncodingType>url</EncodingType>{told}{more}{rows}</ListBucketResult>"
+    return Answer(200, [("Content-Type", "application/xml")], body.encode())
+
+
+def listing(altering: Altering, *pages: Answer) -> None:
+    """Give these pages, then the last one again and again."""
+    left = list(pages)
+
+    def canned(line: str, answer: Answer) -> Answer:
+        return (left.pop(0) if len(left) > 1 else left[0]) if "list-type=2" in line else answer
+
+    altering.change = canned
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [page("docs/a", token="t"), page("docs/b", truncated=True)],
+        [page("docs/a", token="t"), page("docs/b", token="t")],
+        [page("docs/a", token="t"), page("docs/a", token="u")],
+        [page("docs/a", token="t"), page(token="u"), page(token="t")],
+        [page("docs/a", token="t"), Answer(200, [], b"<html><body>Sign in</body></html>")],
+        [page("docs/a", token="t"), Answer(200, [], b"Sign in")],
+        [page("docs/a", token="t"), page("docs/b")._replace(sent=50)],
+        [page("docs/a", token="t"), failing("ExpiredToken", 400)],
+    ],
+)
+def test_a_listing_that_cannot_be_whole_gives_nothing(s3: Server, altering: Altering, pages: list[Answer]) -> None:
+    source = S3Source(f"s3://{BUCKET}/docs", attempts=2)
+    listing(altering, page("docs/a", token="t"), page(token="u"), page("docs/b"))
+    assert [one.key for one in source.objects()] == ["a", "b"]
+    listing(altering, *pages)
+    refused(source)
+
+
+def test_keys_that_cannot_be_asked_for_are_named(s3: Server, altering: Altering) -> None:
+    source = S3Source(f"s3://{BUCKET}/docs")
+    doubtful = ["a/../b", "a/./b", "a//b", "/b", "..", "a%00b", "caf%FF"]
+    listing(altering, page(*(f"docs/{key}" for key in [*doubtful, "fine...md", "a+b%2Bc", "a/../b.metadata.json"])))
+    found = {one.key: one for one in source.objects()}
+    assert {key for key, one in found.items() if one.problem} == {unquote(key) for key in doubtful}
+    assert found.keys() - {unquote(key) for key in doubtful} == {"fine...md", "a b+c"}
+    assert found["fine...md"].version == "e%2B1:1714979289"
+    before = len(altering.seen)
+    for key in found.keys() - {"fine...md", "a b+c"}:
+        for read in (source.fetch, source.labels):
+            with pytest.raises(OSError, match="rename it"):
+                read(key)
+    assert len(altering.seen) == before, "they are never asked for"
+    assert source.look("a/../b") == found["a/../b"]
+    assert all("list-type=2" in line for line, _ in altering.seen)
+    listing(altering, page())
+    assert source.look("a/../b") is None
+
+
+def test_a_listing_is_not_held_in_memory() -> None:
+    pages = 100
+
+    def fill() -> Iterator[Iterator[tuple[S3Listed, bool]]]:
+        for one in range(pages):
+            yield ((S3Listed(f"{number:09}", "stamp" * 8, 1), False) for number in range(one, 100_000, pages))
+
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in sorted_listing(fill))
+        assert count == 100_000 and tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()

@@ -9,7 +9,7 @@ Invariants:
 - Labels are the union of those in the tag ``labels``, in the metadata ``labels`` and in the sidecar
   ``KEY.metadata.json``, in the form that Amazon Bedrock reads. What is there and cannot be read denies.
 - Folder markers (keys that end with a slash), sidecars and the index are no documents. A key with an empty part, with
-  ``.`` or ``..`` as a part, or with NUL is listed with a problem and never asked for.
+  ``.`` or ``..`` as a part, with NUL, or that is not UTF-8 is listed with a problem and never asked for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flows.sources.base import Fetched, Object, SourceOptions
 from flows.sources.s3_bucket import ReadAgain, S3Bucket
 from flows.sources.s3_client import connect_s3, explain_s3, s3_errors, split_s3_address
 from flows.sources.s3_labels import MOST_SIDECAR_BYTES, labels_of_metadata, labels_of_sidecar, united
-from flows.sources.s3_listing import SIDECAR, BrokenListing, S3Listed, in_order, s3_stamp
+from flows.sources.s3_listing import SIDECAR, BrokenListing, S3Listed, sorted_listing, s3_stamp
 from parsers.errors import SourceError
 from parsers.labels import NOTHING, Stated, denied
 
@@ -83,7 +83,7 @@ class S3Source:
     def objects(self) -> Iterator[Object]:
         """List all objects in ascending order of their keys."""
         try:
-            for listed in in_order(self._pages):
+            for listed in sorted_listing(self._pages):
                 yield self._object(listed)
         except BrokenListing as error:
             raise self._broken(error) from error
@@ -197,7 +197,7 @@ class S3Source:
     @contextmanager
     def _telling(self, doing: str) -> Iterator[None]:
         """Turn the errors of requests into one of the source as a whole."""
-        errors = (*s3_errors(), OSError)
+        errors: tuple[type[Exception], ...] = (*s3_errors(), OSError)
         try:
             yield
         except BrokenListing as error:
@@ -227,6 +227,8 @@ def _key_problem(key: str) -> str:
     """Why an object of this key is never asked for; empty where it may be."""
     if "\0" in key:
         return "its key holds NUL: rename it"
+    if "\ufffd" in key:  # by which boto3 replaces other bytes
+        return "its key is not valid UTF-8: rename it"
     if not {"", ".", ".."}.isdisjoint(key.split("/")):
         return "a part of its key is empty, . or ..: rename it"
     return ""

@@ -150,7 +150,7 @@ def explain_s3(error: Exception) -> S3Failure:
     from botocore import exceptions as known
 
     if isinstance(error, known.ClientError):
-        return _explain_answer(s3_code(error), s3_status(error), error.response.get("Error", {}).get("Message", ""))
+        return _explain_answer(s3_code(error), s3_status(error), error.response.get("Error", {}).get("Message"))
     missing = (known.NoCredentialsError, known.PartialCredentialsError, known.CredentialRetrievalError)
     if isinstance(error, (*missing, known.SSOError, known.TokenRetrievalError, known.ProfileNotFound)):
         return S3Failure(f"no credentials were found: {shown_without_secrets(error)}", _KEYS)
@@ -163,7 +163,7 @@ def explain_s3(error: Exception) -> S3Failure:
     return S3Failure("what answers is not S3's language", "Check that AWS_ENDPOINT_URL names an S3 store.")
 
 
-def _explain_answer(code: str, status: int, words: str) -> S3Failure:
+def _explain_answer(code: str, status: int, words: str | None) -> S3Failure:
     """Return what an answer of the store means that names an error."""
     what, remedy = next(
         (known for codes, known in _ANSWERS.items() if code in codes.split()),
@@ -176,8 +176,7 @@ def _explain_answer(code: str, status: int, words: str) -> S3Failure:
 
 def s3_code(error: Any) -> str:
     """Return S3's name of an error; its status in digits for an answer without a body."""
-    code: str = error.response.get("Error", {}).get("Code", "")
-    return code
+    return error.response.get("Error", {}).get("Code") or ""
 
 
 def s3_status(error: Any) -> int:

@@ -78,7 +78,7 @@ def checked_pages(pages: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[s
         yield entries
 
 
-def in_order(fill: Callable[[], Iterable[Iterable[tuple[S3Listed, bool]]]]) -> Iterator[S3Listed]:
+def sorted_listing(fill: Callable[[], Iterable[Iterable[tuple[S3Listed, bool]]]]) -> Iterator[S3Listed]:
     """Yield all objects of a listing in ascending order of their keys, each with its sidecar's stamp.
 
     Args:
