@@ -27,7 +27,7 @@ from flows.sources.base import Fetched, Object, SourceOptions
 from flows.sources.s3_bucket import ReadAgain, S3Bucket
 from flows.sources.s3_client import connect_s3, explain_s3, s3_errors, split_s3_address
 from flows.sources.s3_labels import MOST_SIDECAR_BYTES, labels_of_metadata, labels_of_sidecar, united
-from flows.sources.s3_listing import SIDECAR, BrokenListing, S3Listed, sorted_listing, s3_stamp
+from flows.sources.s3_listing import SIDECAR, BrokenListing, S3Listed, s3_stamp, sorted_listing
 from parsers.errors import SourceError
 from parsers.labels import NOTHING, Stated, denied
 
@@ -89,7 +89,7 @@ class S3Source:
             raise self._broken(error) from error
 
     def look(self, key: str) -> Object | None:
-        """Look at one object as a listing would; None when it is gone or is no document of this source."""
+        """Look at one object as a listing would; None when it is no document now."""
         if not self._is_document(key):
             return None
         with self._telling(f"looking at {key}"):
@@ -101,7 +101,7 @@ class S3Source:
         return self._object(S3Listed(key, s3_stamp(answer), size, s3_stamp(sidecar) if sidecar else ""))
 
     def fetch(self, key: str, version: str = "") -> Fetched | None:
-        """Read an object and its labels, and again where it changes meanwhile; None when it is gone.
+        """Read an object and its labels in one state; None when it is gone.
 
         Raises:
             OSError: when it cannot be read, or changes all the time.
@@ -118,7 +118,7 @@ class S3Source:
         raise OSError(number, f"{why}, {_TRIES} times")
 
     def labels(self, key: str, version: str = "") -> tuple[str, ...] | None:
-        """Return the labels that tag, metadata and sidecar state now, without the bytes; None when it is gone.
+        """Return the labels that are stated now, without the bytes; None when it is gone.
 
         Raises:
             OSError: when they cannot be read now.
@@ -152,7 +152,7 @@ class S3Source:
         return Fetched(data, read.version, united([_metadata(answer), tags, beside]))
 
     def _sidecar(self, key: str, version: str) -> tuple[str, Stated]:
-        """Return stamp and labels of an object's sidecar, if the version that was listed does not rule one out."""
+        """Return stamp and labels of an object's sidecar, unless the listed version has none."""
         found = self._bucket.download(key + SIDECAR, MOST_SIDECAR_BYTES) if not version or "+" in version else None
         if found is None:
             return "", NOTHING
@@ -253,7 +253,7 @@ def _common_prefix(include: Sequence[str]) -> str:
 
 
 def _own_places(own: Sequence[str | Path], bucket: str) -> tuple[str, ...]:
-    """Return the prefixes of this bucket, without final slashes, at which something else than documents is kept."""
+    """Return the prefixes of this bucket, without final slashes, that hold no documents."""
     found = (re.fullmatch(r"s3:/+([^/]+)/*(.*)", str(place).rstrip("/"), re.DOTALL) for place in own)
     return tuple(one[2] for one in found if one is not None and one[1] == bucket)
 

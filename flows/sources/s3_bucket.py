@@ -1,4 +1,4 @@
-"""The requests to an S3 bucket that a source needs: list, look, read, ask for tags.
+"""The requests to an S3 bucket: list, look, read, ask for tags.
 
 Invariants:
 - Bytes are those of one state of an object, of the length that the store tells, and where its etag is an MD5, of that.
@@ -47,7 +47,10 @@ class S3Bucket:
         self._client: Final = client
 
     def download(self, key: str, most: int) -> tuple[bytes | None, Mapping[str, Any]] | None:
-        """Read an object, on from where the connection broke; None for the bytes of one that is too large."""
+        """Read an object, on from where the connection broke; None when it is gone.
+
+        The bytes of one that is too large are None.
+        """
         kept = io.BytesIO()
         first: Mapping[str, Any] | None = None
         for left in reversed(range(_RESUMED + 1)):
@@ -139,13 +142,16 @@ class S3Bucket:
         )
 
     def entry(self, key: str) -> Mapping[str, Any] | None:
-        """Return the entry of a key that cannot be asked for itself; None where there is none."""
+        """Return the listing's entry of this key; None where there is none."""
         entries = (entry for page in self.pages(key) for entry in page)
         return next((entry for entry in entries if entry["Key"] == self.above + key), None)
 
 
 def _check_whole(data: bytes, answer: Mapping[str, Any], bucket: str) -> None:
-    """Check bytes against length and MD5, where the etag is one; other checksums boto3 checks itself."""
+    """Check bytes against length and MD5, where the etag is one.
+
+    Other checksums boto3 checks itself.
+    """
     if len(data) != answer["ContentLength"]:
         raise ReadAgain(errno.EIO, f"{len(data):,} bytes came of {answer['ContentLength']:,}")
     encrypted = answer.get("ServerSideEncryption", "").startswith("aws:kms") or "SSECustomerAlgorithm" in answer

@@ -65,7 +65,7 @@ class S3Failure(NamedTuple):
 
 
 def split_s3_address(address: str) -> tuple[str, str]:
-    """Return bucket and prefix of an address; the prefix is empty or ends with a slash.
+    """Return bucket and prefix of an address, the prefix empty or with a final slash.
 
     Raises:
         SourceError: when it names no place in a bucket.
@@ -93,8 +93,7 @@ def connect_s3(address: str, attempts: int, timeout: float) -> Any:
     Raises:
         SourceError: when what boto3 finds cannot be used.
     """
-    # A third of a second, which a folder as a source need not pay.
-    import boto3.session
+    import boto3.session  # a third of a second, which a folder as a source need not pay
     import botocore.session
     from botocore.config import Config
 
@@ -117,7 +116,7 @@ def connect_s3(address: str, attempts: int, timeout: float) -> Any:
 
 @cache
 def _loader() -> Any:
-    """Return a loader that caches the descriptions of S3's requests, a tenth of a second per client."""
+    """Return a loader that caches descriptions of requests, a tenth of a second per client."""
     from botocore.loaders import create_loader
 
     return create_loader()
@@ -139,7 +138,7 @@ def broken_off() -> tuple[type[Exception], ...]:
 
 
 def damaged() -> tuple[type[Exception], ...]:
-    """Return the classes of errors by which boto3 tells that bytes are not those of their checksum."""
+    """Return the classes of errors that tell of a wrong checksum."""
     from botocore.exceptions import FlexibleChecksumError
 
     return (FlexibleChecksumError,)
@@ -175,7 +174,7 @@ def _explain_answer(code: str, status: int, words: str | None) -> S3Failure:
 
 
 def s3_code(error: Any) -> str:
-    """Return S3's name of an error; its status in digits for an answer without a body."""
+    """Return S3's name of an error, in digits for an answer without a body."""
     return error.response.get("Error", {}).get("Code") or ""
 
 

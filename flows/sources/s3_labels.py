@@ -1,4 +1,4 @@
-"""The labels that an S3 store states of an object: by a tag, by metadata, by a sidecar.
+"""The labels in an S3 object's tags, metadata and sidecar.
 
 Invariants:
 - Labels that are there are read exactly, or the label ``UNREADABLE`` is among those of the object: fields of this name
@@ -87,7 +87,7 @@ def labels_of_sidecar(data: bytes) -> Stated:
 
 
 def _labels_of_value(value: Any) -> Stated:
-    """Return the labels in the value of an attribute: plain, or in the form that tells its type."""
+    """Return the labels in an attribute's value: plain, or in the typed form."""
     if isinstance(value, dict):
         typed = value.get("value")
         kind = typed.get("type") if isinstance(typed, dict) else None
@@ -103,7 +103,9 @@ def _labels_of_value(value: Any) -> Stated:
 
 
 def _decoded(value: str) -> str:
-    """Return the text of a header: S3 encodes what is not ASCII, other stores send UTF-8 as it stands.
+    """Return the text of a header.
+
+    S3 encodes what is not ASCII, other stores send UTF-8 as it stands.
 
     Raises:
         ValueError: when it is neither.

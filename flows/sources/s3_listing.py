@@ -1,8 +1,8 @@
-"""A listing of an S3 bucket in the order of keys, however many objects there are and however the store orders them.
+"""A listing of an S3 bucket in the order of its keys, of any length.
 
 Invariants:
 - A listing is complete before its first entry is given; one that breaks off is an error, never a short one.
-- It lies in a private temporary database, not in memory, in code point order.
+- It lies in a private temporary database, not in memory, in code point order; not every store lists in that order.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ class BrokenListing(Exception):
 
 
 def s3_stamp(answer: Mapping[str, Any]) -> str:
-    """Return etag and second of the last change, from an entry of a listing or an answer to HEAD or GET."""
+    """Return etag and second of the last change.
+
+    Args:
+        answer: an entry of a listing, or an answer to HEAD or GET.
+    """
     etag = answer.get("ETag", "").strip('"').replace("+", "%2B")  # a plus stands before the sidecar's stamp
     return f"{etag}:{int(answer['LastModified'].timestamp())}"
 
@@ -79,7 +83,7 @@ def checked_pages(pages: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[s
 
 
 def sorted_listing(fill: Callable[[], Iterable[Iterable[tuple[S3Listed, bool]]]]) -> Iterator[S3Listed]:
-    """Yield all objects of a listing in ascending order of their keys, each with its sidecar's stamp.
+    """Yield all objects of a listing by ascending key, each with its sidecar's stamp.
 
     Args:
         fill: gives the pages: of each object, and whether it is the sidecar of the document of this key.
