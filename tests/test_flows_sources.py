@@ -203,7 +203,7 @@ def test_what_is_gone_is_none(tmp_path: Path) -> None:
     assert source(tmp_path).fetch("b.md") is None
 
 
-@pytest.mark.parametrize("address", ["nowhere", "s3://bucket/docs"])
+@pytest.mark.parametrize("address", ["nowhere", "ftp://host/docs", "s3://"])
 def test_a_store_that_is_not_there(tmp_path: Path, address: str) -> None:
     with pytest.raises(SourceError):
         open_source(address if "://" in address else str(tmp_path / address))

@@ -2,23 +2,27 @@
 
 from flows.sources.base import Fetched, Object, Source, SourceOptions
 from flows.sources.folder import FolderSource
+from flows.sources.s3 import S3Source
 from parsers.errors import SourceError
 
-__all__ = ["Fetched", "FolderSource", "Object", "Source", "SourceOptions", "open_source"]
+__all__ = ["Fetched", "FolderSource", "Object", "S3Source", "Source", "SourceOptions", "open_source"]
 
 
 def open_source(address: str, options: SourceOptions | None = None) -> Source:
     """Return the document store at an address.
 
     Args:
-        address: a folder's path.
+        address: a folder's path, or ``s3://bucket/prefix``.
         options: its name, its key patterns and what lies in it and is no document.
 
     Raises:
         SourceError: when there is no such store.
     """
+    if address.startswith("s3://"):
+        return S3Source(address, options)
     if "://" in address:
         raise SourceError(
-            f"source {address}: stores of this kind are not supported yet", "Give the path of a local folder."
+            f"source {address}: stores of this kind are not supported yet",
+            "Give the path of a local folder, or s3://BUCKET/PREFIX.",
         )
     return FolderSource(address, options)
