@@ -97,7 +97,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="GRISTMILL_", env_nested_delimiter="__", extra="forbid")
 
-    source: str | None = Field(None, description="the document store: a folder")
+    source: str | None = Field(None, description="the document store: a folder or s3://bucket/prefix")
     source_name: str = Field("default", description="the source's name; document ids come from it and the key")
     index: str = Field("index", description="where the index is kept: a folder or s3://bucket/prefix")
     reread_days: int = Field(

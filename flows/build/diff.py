@@ -178,13 +178,14 @@ class Plan:
     def _entry(self, state: BuildState, step: Step, row: CatalogRow | None) -> Entry:
         listed = Object(step.key, step.version, step.size, step.problem, step.status)
         entry = Entry(listed, self.source, row, labels=state.labels(step.key))
+        if row is not None:  # they hold until others are read
+            entry.state(tuple(row.stated))
         if step.problem:
             entry.fail(step.status, step.problem)
         elif step.do in READ_AGAIN:
             entry.reread, entry.again = True, step.do == "retry"
         elif row is not None and row.version == step.version:
             entry.media_type, entry.bytes_digest = row.media_type, row.bytes_digest
-            entry.state(tuple(row.stated))
         return entry
 
 

@@ -2,8 +2,8 @@
 
 from flows.sources.base import Fetched, Object, Source, SourceOptions
 from flows.sources.folder import FolderSource
+from flows.sources.further import open_further
 from flows.sources.s3 import S3Source
-from parsers.errors import SourceError
 
 __all__ = ["Fetched", "FolderSource", "Object", "S3Source", "Source", "SourceOptions", "open_source"]
 
@@ -12,7 +12,7 @@ def open_source(address: str, options: SourceOptions | None = None) -> Source:
     """Return the document store at an address.
 
     Args:
-        address: a folder's path, or ``s3://bucket/prefix``.
+        address: a folder's path, ``s3://bucket/prefix``, or an address whose scheme a further package serves.
         options: its name, its key patterns and what lies in it and is no document.
 
     Raises:
@@ -21,8 +21,5 @@ def open_source(address: str, options: SourceOptions | None = None) -> Source:
     if address.startswith("s3://"):
         return S3Source(address, options)
     if "://" in address:
-        raise SourceError(
-            f"source {address}: stores of this kind are not supported yet",
-            "Give the path of a local folder, or s3://BUCKET/PREFIX.",
-        )
+        return open_further(address, options or SourceOptions())
     return FolderSource(address, options)
