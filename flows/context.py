@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from chunker.split import ChunkerSettings
 from chunker.split import chunker_fingerprint as chunker_fingerprint
@@ -23,6 +24,26 @@ from indexes.cache.store import cache_key
 from indexes.storage.storage import Storage
 from parsers.errors import UsageError
 from parsers.isolation import ParserPool
+
+_Kept = TypeVar("_Kept")
+_warm: dict[tuple[str, str], Any] | None = None
+
+
+def stay_warm() -> None:
+    """Keep models and parsers open from one build of this process to the next."""
+    global _warm
+    _warm = {} if _warm is None else _warm
+
+
+def _kept(name: str, settings: Settings, make: Callable[[], _Kept]) -> _Kept:
+    """Return what an earlier build of this process opened with the same settings, where it stays warm."""
+    if _warm is None:
+        return make()
+    key = (name, settings.model_dump_json())
+    if key not in _warm:
+        _warm[key] = make()
+    found: _Kept = _warm[key]
+    return found
 
 
 def open_source_of(settings: Settings) -> Source:
@@ -76,7 +97,11 @@ class Resources:
     def embedder(self) -> Embedder:
         """The embedder; its runtime is loaded with the first vector."""
         settings = self.settings
-        return embedder_of(settings, settings.embedder, self.registry, self.models, lambda: self.expected_texts)
+        return _kept(
+            "embedder",
+            settings,
+            lambda: embedder_of(settings, settings.embedder, self.registry, self.models, lambda: self.expected_texts),
+        )
 
     def reference_probes(self, embedder: Embedder) -> Reference:
         """Return the probes of the embedder, made by the model's own runtime; they are made once a model folder."""
@@ -85,12 +110,12 @@ class Resources:
     @cached_property
     def parsers(self) -> ParserPool | None:
         """Processes that parse; None to parse in this one."""
-        return open_parsers(self.settings)
+        return _kept("parsers", self.settings, lambda: open_parsers(self.settings))
 
     @cached_property
     def ruler(self) -> Ruler:
         """Tokenizer and budget that the chunker counts with."""
-        return open_ruler(self.settings)
+        return _kept("ruler", self.settings, lambda: open_ruler(self.settings))
 
     @cached_property
     def chunker(self) -> ChunkerSettings:
@@ -109,11 +134,13 @@ class Resources:
     @cached_property
     def note_writer(self) -> NoteMaker | None:
         """Writer of the notes; None without notes."""
-        return open_notes(self.settings, self.ruler.count, self.ruler.fingerprint)
+        return _kept(
+            "notes", self.settings, lambda: open_notes(self.settings, self.ruler.count, self.ruler.fingerprint)
+        )
 
     def close(self) -> None:
         """End the parsers and remove the temporary files."""
-        if self.__dict__.get("parsers") is not None:
+        if self.__dict__.get("parsers") is not None and _warm is None:
             self.__dict__["parsers"].close()
         if "scratch" in self.__dict__:
             self.storage.scratch()

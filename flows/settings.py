@@ -6,6 +6,7 @@ command line's flags. Secrets come from the environment alone and are no setting
 
 from __future__ import annotations
 
+import hashlib
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -176,6 +177,14 @@ class Settings(BaseSettings):
     timeout_seconds: float | None = Field(
         None, gt=0, description="seconds after which Prefect ends a build; nothing is published then"
     )
+    receiver_host: str = Field("127.0.0.1", description="where `serve` listens for events; elsewhere only with a token")
+    receiver_port: int = Field(8790, ge=1, le=65_535, description="the port of the receiver")
+    sns_topics: list[str] = Field([], description="ARNs of the SNS topics whose events are accepted")
+    inbox: Path | None = Field(None, description="file of received events; by default in the user's state folder")
+    settle_seconds: float = Field(0.5, ge=0, description="seconds in which events join the build of the first one")
+    nightly_at: str | None = Field(
+        None, pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="local time of the full build of `serve`, such as 02:00"
+    )
     parse_workers: int | None = Field(
         None, ge=0, description="processes that parse at a time; by default one for each core, at most 8; 0 for none"
     )
@@ -198,6 +207,15 @@ class Settings(BaseSettings):
     def grace(self) -> timedelta:
         """How long nothing is cleared away that somebody may still want."""
         return timedelta(hours=self.grace_hours)
+
+    @property
+    def inbox_path(self) -> Path:
+        """The file of received events."""
+        if self.inbox is not None:
+            return self.inbox.expanduser()
+        own = self.index.rstrip("/") if "://" in self.index else str(Path(self.index).expanduser().absolute())
+        digest = hashlib.sha256(own.encode()).hexdigest()[:16]
+        return platformdirs.user_state_path("gristmill") / digest / "inbox.sqlite"
 
     def embeds(self, key: str) -> bool:
         """Return whether a document gets vectors."""
@@ -274,6 +292,16 @@ def prepare_environment() -> None:
 def llm_key() -> str:
     """Return the key for the LLM's server; a secret, so it is no setting."""
     return os.environ.get("GRISTMILL_LLM_KEY", "")
+
+
+def webhook_token() -> str:
+    """Return the token that events must bear; a secret, so it is no setting."""
+    return os.environ.get("GRISTMILL_TOKEN", "")
+
+
+def webhook_secret() -> str:
+    """Return the secret that events may be signed with; it is no setting either."""
+    return os.environ.get("GRISTMILL_WEBHOOK_SECRET", "")
 
 
 def has_prefect_api() -> bool:

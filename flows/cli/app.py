@@ -22,6 +22,7 @@ from flows.cli.evaluation_commands import register_evaluation_commands
 from flows.cli.machine_commands import register_machine_commands
 from flows.cli.maintenance_commands import register_maintenance_commands
 from flows.cli.search_commands import register_search_commands
+from flows.cli.service_commands import register_service_commands
 from flows.settings import prepare_environment
 
 app: Final = typer.Typer(
@@ -58,6 +59,7 @@ register_build_commands(app)
 register_search_commands(app)
 register_evaluation_commands(app)
 register_maintenance_commands(app)
+register_service_commands(app)
 register_machine_commands(app)
 
 

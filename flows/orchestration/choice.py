@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
 from flows.build.build import BuildOptions
@@ -36,6 +37,37 @@ def run_build(settings: Settings, options: BuildOptions) -> dict[str, Any]:
     from flows.orchestration import prefect_flows
 
     return prefect_flows.build.with_options(timeout_seconds=settings.timeout_seconds)(settings, options)
+
+
+class ServedRunner:
+    """Runs the builds of a service: as Prefect flows where an API is configured, and without it while it is away.
+
+    Attributes:
+        state: ``not configured``, ``in use``, or since when and why Prefect is away.
+    """
+
+    def __init__(self) -> None:
+        self.state = "in use" if has_prefect_api() else "not configured"
+
+    def run(self, settings: Settings, options: BuildOptions) -> dict[str, Any]:
+        """Build; see :func:`flows.build.build.build_index`."""
+        if uses_prefect(settings) and self._is_there():
+            from flows.orchestration import prefect_flows
+
+            return prefect_flows.build.with_options(timeout_seconds=settings.timeout_seconds)(settings, options)
+        from flows.build.build import build_index
+
+        return build_index(settings, options)
+
+    def _is_there(self) -> bool:
+        try:
+            _check_api()
+        except UsageError as error:
+            if not self.state.startswith("away"):
+                self.state = f"away since {datetime.now().astimezone().isoformat(timespec='seconds')}: {error.message}"
+            return False
+        self.state = "in use"
+        return True
 
 
 def run_reindex(settings: Settings, options: ReindexOptions) -> dict[str, Any]:
