@@ -15,7 +15,16 @@ from parsers.errors import UsageError
 
 PREFIX: Final = "GRISTMILL_"
 # Variables that are no settings: a secret, and two that tests and scripts read.
-OTHERS: Final = frozenset({"GRISTMILL_LLM_KEY", "GRISTMILL_SHARED", "GRISTMILL_SITE"})
+OTHERS: Final = frozenset(
+    {
+        "GRISTMILL_LLM_KEY",
+        "GRISTMILL_NOTIFY_TOKEN",
+        "GRISTMILL_SHARED",
+        "GRISTMILL_SITE",
+        "GRISTMILL_TOKEN",
+        "GRISTMILL_WEBHOOK_SECRET",
+    }
+)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

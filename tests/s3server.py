@@ -75,8 +75,11 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path, program: Path) -> Iterator[Server]:
+def running(folder: Path, program: Path, webhook: tuple[str, str] = ("", "")) -> Iterator[Server]:
     """A server over this folder; when it ends, nothing of it runs on.
+
+    Args:
+        webhook: address to which its filer sends events, and the token they bear; empty for none.
 
     Raises:
         RuntimeError: when it does not start, with the end of its log.
@@ -86,6 +89,10 @@ def running(folder: Path, program: Path) -> Iterator[Server]:
         ports = _free_ports()
         home = folder / str(attempt)
         home.mkdir(parents=True)
+        if webhook[0]:
+            (home / "notification.toml").write_text(
+                f'[notification.webhook]\nenabled = true\nendpoint = "{webhook[0]}"\nbearer_token = "{webhook[1]}"\n'
+            )
         server = Server(f"http://127.0.0.1:{ports['s3']}", program, home, ports)
         try:
             if server.start():
