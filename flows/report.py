@@ -99,6 +99,8 @@ class BuildReport(msgspec.Struct, kw_only=True):
         truncated: embedded texts over the embedder's limit, whose ends are in no vector.
         unknown: documents with more unknown tokens than the settings allow without a word.
         unknown_keys: keys that a build was asked for and neither the source nor the index knows.
+        oldest_read_days: days since the bytes, or the labels that the source states, were read of the document of which
+            they were read longest ago; at most. Those of a folder's files have no labels.
         unmatched_rules: label rules of the settings that match no document of the source.
         skipped: the skipped documents by type, with the pattern that leaves them out.
         seconds: by stage; ``total`` from the start of the command.
@@ -128,6 +130,7 @@ class BuildReport(msgspec.Struct, kw_only=True):
     truncated: int = 0
     unknown: list[UnknownTokens] = msgspec.field(default_factory=list)
     unknown_keys: list[str] = msgspec.field(default_factory=list)
+    oldest_read_days: float = 0.0
     unmatched_rules: list[str] = msgspec.field(default_factory=list)
     checks: dict[str, str] = msgspec.field(default_factory=dict)
     seconds: dict[str, float] = msgspec.field(default_factory=dict)

@@ -106,6 +106,7 @@ def test_tags_are_read_again_by_turns(store: Store, monkeypatch: pytest.MonkeyPa
     report = store.build()
     assert report["published"] and report["work"]["fetched"] == 0
     assert store.labels()["guide.md"] == ["hr"]
+    assert report["oldest_read_days"] < 1, "all of them were read again just now"
 
 
 def test_labels_hold_through_changed_settings_and_a_swap(store: Store) -> None:

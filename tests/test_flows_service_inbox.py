@@ -108,10 +108,21 @@ def test_erased_keys_leave_no_trace(inbox: Inbox) -> None:
     inbox.add([event("a/secret-name.md", 1), event("b.md", 1)])
     inbox.done(inbox.take(1))
     inbox.add([event("a/secret-name.md", 2)])
-    inbox.erase(["a/secret-name.md"])
+    inbox.erase(["a/secret*", "other.md"])
     files = [path for path in inbox.path.parent.iterdir() if path.is_file()]
     assert not any(b"secret-name" in path.read_bytes() for path in files)
     assert keys(inbox) == ["b.md"]
+
+
+def test_two_processes_share_it(tmp_path: Path) -> None:
+    first, second = Inbox(tmp_path / "inbox.sqlite"), Inbox(tmp_path / "inbox.sqlite")
+    first.add([Event("a.md")])
+    taken = first.take(1)
+    second.add([Event("a.md")])
+    first.done(taken)
+    assert keys(second) == ["a.md"], "the later event stays"
+    first.close()
+    second.close()
 
 
 def test_threads_share_it(inbox: Inbox) -> None:

@@ -155,6 +155,7 @@ def list_documents(state: BuildState, options: BuildOptions) -> Plan:
     removals.through("removals", lambda: check_removals(state, plan.gone, plan.before), forcible=True, hint=False)
     report.documents["unchanged"] += plan.unchanged
     report.unknown_keys = plan.unknown_keys
+    report.oldest_read_days = plan.turns.oldest_days
     listed = f"{plan.listed:,} {'documents' if plan.keys is None else 'named documents'}"
     state.progress.say(
         f"{listed} in {state.resources.source.address}: {plan.looked_at:,} to look at"

@@ -22,10 +22,16 @@ DAY: Final = 86_400.0  # seconds
 
 
 class _State(msgspec.Struct, frozen=True):
-    """The last turn that is over, and when it began, in seconds since 1970."""
+    """The last turn that is over.
+
+    Attributes:
+        at: when it began, in seconds since 1970.
+        began: when the first turn did; 0 where an earlier version of the program did not note it.
+    """
 
     turn: int
     at: float
+    began: float = 0.0
 
 
 class _Turns(msgspec.Struct, frozen=True):
@@ -74,12 +80,23 @@ class Turns:
         """Documents that builds of named keys removed since the last listing."""
         return self._kept.removed.get(self._source, 0)
 
+    @property
+    def oldest_days(self) -> float:
+        """Days since that document was read which was read longest ago, once this build is over; at most these."""
+        if self._state is None:
+            return 0.0
+        longest = self._now - self._state.began
+        behind = 0 if self._over >= self._days else self._days - 1
+        by_turns = self._now - (self._state.at + self._over * DAY) + behind * DAY
+        return round(max(0.0, min(longest, by_turns) if self._days else longest) / DAY, 1)
+
     def finish(self) -> None:
         """Note that this build has listed the source and read what was due; write nothing where nothing is new."""
         sources = dict(self._kept.sources)
         if self._days and (self._state is None or self._over):
-            before = self._state or _State(0, self._now)
-            sources[self._source] = _State((before.turn + self._over) % self._days, before.at + self._over * DAY)
+            before = self._state or _State(0, self._now, self._now)
+            turn = (before.turn + self._over) % self._days
+            sources[self._source] = _State(turn, before.at + self._over * DAY, before.began)
         removed = {name: count for name, count in self._kept.removed.items() if name != self._source}
         self._keep(_Turns(sources, removed))
 

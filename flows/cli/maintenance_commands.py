@@ -100,6 +100,10 @@ def sweep_command(
     settings = load_settings(config, index=index)
     if source_name is not None and not purge:
         raise typer.BadParameter("--source-name needs --purge")
+    if purge:
+        from flows.service.inbox import erase_from_inbox
+
+        erase_from_inbox(settings.inbox_path, purge)
     found = kept_revisions.purge(settings, purge, source_name) if purge else kept_revisions.sweep(settings)
     show_result(found, as_json, lambda: printing.print_swept(found))
 

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from flows.patterns import key_matches
 from flows.service.events import Event
 
 REMEMBERED: Final = 7 * 86_400.0  # seconds for which a delivered event, or what was built, is known
@@ -97,7 +98,7 @@ class Inbox:
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
             self._base.execute(f"PRAGMA {pragma}")
         self._base.executescript(_SCHEMA)
-        self._number: int = self._base.execute("SELECT coalesce(max(number), 0) FROM waiting").fetchone()[0]
+        self._number = 0
         self._requests: queue.SimpleQueue[tuple[Sequence[Event], Future[Received]] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_groups, name="inbox", daemon=True)
         self._writer.start()
@@ -177,12 +178,13 @@ class Inbox:
         self.arrived.set()
         return count
 
-    def erase(self, keys: Iterable[str]) -> None:
-        """Remove every trace of keys from the file."""
+    def erase(self, patterns: Sequence[str]) -> None:
+        """Remove every trace of the keys that equal or match one of these patterns from the file."""
         with self._changing() as base:
-            for key in keys:
-                base.execute("DELETE FROM waiting WHERE key = ?", (key,))
-                base.execute("DELETE FROM built WHERE key = ?", (key,))
+            for table in ("waiting", "built"):
+                found = [row[0] for row in base.execute(f"SELECT key FROM {table}")]
+                meant = [key for key in found if any(key == one or key_matches(key, one) for one in patterns)]
+                base.executemany(f"DELETE FROM {table} WHERE key = ?", [(key,) for key in meant])
         with self._one:
             self._base.execute("VACUUM")
             self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -242,6 +244,8 @@ class Inbox:
             return
         try:
             with self._changing() as base:
+                last = base.execute("SELECT value FROM noted WHERE name = 'number'").fetchone()
+                self._number = int(last[0]) if last else 0  # another process may have added some
                 results = [self._add(base, events) for events, _ in group]
                 self._count(base, results)
         except BaseException as error:  # a full disk: whoever sent them keeps them, for they are not acknowledged
@@ -291,6 +295,7 @@ class Inbox:
                 "INSERT INTO noted VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + ?",
                 (name, str(more), more),
             )
+        base.execute("INSERT OR REPLACE INTO noted VALUES ('number', ?)", (str(self._number),))
         if self._number % 1_000 < len(results):
             cut = time.time() - REMEMBERED
             base.execute("DELETE FROM delivered WHERE at < ?", (cut,))
@@ -300,3 +305,13 @@ class Inbox:
 def _later(one: str, other: str) -> bool:
     """Return whether a sequencer comes after another: as numbers, of which S3 leaves out leading zeros or not."""
     return int(one, 16) > int(other, 16)
+
+
+def erase_from_inbox(path: Path, patterns: Sequence[str]) -> None:
+    """Remove every trace of keys from an inbox, where there is one."""
+    if path.exists():
+        inbox = Inbox(path)
+        try:
+            inbox.erase(patterns)
+        finally:
+            inbox.close()
