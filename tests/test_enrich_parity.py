@@ -161,6 +161,19 @@ def test_probes_of_another_model_and_bytes_that_are_none_are_refused(opened: Cal
             parity.read_probes(bad)
 
 
+def test_probes_damaged_anywhere_are_a_clear_error(opened: Callable[..., Embedder]) -> None:
+    data = parity.make_probes(opened())
+    told = 0
+    for at in range(0, len(data), 97):
+        for bad in (data[:at], data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]):
+            try:
+                parity.read_probes(bad)  # a flip among the vectors shows only in their digest
+            except StoreError as error:
+                assert error.remedy
+                told += 1
+    assert told > len(data) // 97
+
+
 def test_the_nearest_in_common() -> None:
     rng = np.random.default_rng(7)
     texts = rng.normal(size=(60, 8)).astype(np.float32)

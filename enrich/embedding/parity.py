@@ -281,6 +281,7 @@ def read_probes(data: bytes) -> Probes:
     """
     try:
         table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+        table.validate(full=True)  # offsets that lead astray would end the process
         described = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
         kinds: list[TextKind] = [kind for kind in ("passage", "query") if kind in table.column_names]
         columns = [table[kind].combine_chunks() for kind in kinds]
@@ -293,7 +294,15 @@ def read_probes(data: bytes) -> Probes:
             vectors,
             hashlib.sha256(data).hexdigest(),
         )
-    except (pa.ArrowException, msgspec.MsgspecError, KeyError, ValueError, AttributeError) as error:
+    except (
+        pa.ArrowException,
+        msgspec.MsgspecError,
+        LookupError,
+        OSError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
         raise StoreError(f"the index's probes cannot be read: {error}", "Run `gristmill repair`.") from error
 
 
