@@ -84,6 +84,9 @@ class Guards(BaseModel):
     recall_k: int = Field(10, ge=1, le=200, description="depth at which the golden set's recall is compared")
     recall_p: float = Field(0.05, gt=0, le=1, description="chance of luck below which a drop of recall refuses")
     recall_drop: float = Field(0.1, gt=0, le=1, description="drop of recall that refuses, luck or not")
+    swap_margin: float = Field(
+        0.02, ge=0, le=1, description="drop of recall that a new model may have, at the lower end of the 95 % interval"
+    )
     stale_share: float = Field(0.2, ge=0, le=1, description="share of golden questions that may no longer resolve")
     unknown_share: float = Field(0.2, ge=0, le=1, description="share of unknown tokens above which a document is named")
 

@@ -80,7 +80,7 @@ def test_a_further_source_is_taken_when_asked_for_and_a_swap_then_needs_the_stor
         workspace.build(embedder="vowels")
     assert "gristmill reindex --embedder vowels" in refused.value.remedy
     swapped = workspace.settings(embedder="vowels")
-    assert swap_embedder(swapped, ReindexOptions(embedder="vowels", rechunk=True, quiet=True))["published"]
+    assert swap_embedder(swapped, ReindexOptions(embedder="vowels", rechunk=True, quiet=True, accept=True))["published"]
     assert kept_revisions.verify_index(swapped, everything=False)["whole"]
 
 

@@ -323,7 +323,9 @@ class World:
         self.plain()
 
     def reindex(self, embedder: str, *, rechunk: bool = False) -> dict[str, Any]:
-        return swap_embedder(self.workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True))
+        return swap_embedder(
+            self.workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True, accept=True)
+        )
 
     # What is to be in the index.
 
@@ -456,7 +458,9 @@ def short_documents(workspace: Workspace) -> None:
 
 def swap(workspace: Workspace, embedder: str, *, rechunk: bool = False) -> dict[str, Any]:
     LettersRuntime.batches.clear()
-    report = swap_embedder(workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True))
+    report = swap_embedder(
+        workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True, accept=True)
+    )
     workspace.flags = {"embedder": embedder} | ({"ruler": embedder} if rechunk else {})
     return report
 

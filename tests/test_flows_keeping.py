@@ -51,7 +51,9 @@ def quiet(message: str) -> None:
 
 
 def swap(workspace: Workspace, embedder: str, *, rechunk: bool = False) -> dict[str, Any]:
-    return swap_embedder(workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True))
+    return swap_embedder(
+        workspace.settings(), ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True, accept=True)
+    )
 
 
 def numbers(workspace: Workspace) -> list[int]:
@@ -593,4 +595,4 @@ def test_every_command_says_it_in_json(workspace: Workspace) -> None:
     assert run("rollback", "77", status=2)["exit_status"] == 2
     assert run("sweep")["revisions_given_up"] == []
     assert run("sweep", "--purge", "key.md")["key"] == "key.md"
-    assert run("reindex", "--embedder", "vowels", "--rechunk", "--quiet")["published"]
+    assert run("reindex", "--embedder", "vowels", "--rechunk", "--accept", "--quiet")["published"]

@@ -34,7 +34,7 @@ def built(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 
 def build(workspace: Workspace, *keys: str, **options: Any) -> dict[str, Any]:
-    return build_index(workspace.settings(), BuildOptions(quiet=True, keys=keys, **options))
+    return build_index(workspace.settings(), BuildOptions(quiet=True, only_keys=keys, **options))
 
 
 def test_named_documents_are_added_changed_and_removed(built: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def swapped(tmp_path: Path, prefect: None) -> Settings:
 
 
 def swap(settings: Settings, **options: Any) -> dict[str, Any]:
-    return swap_embedder(settings, ReindexOptions(embedder="MiniLM-128", quiet=True, **options))
+    return swap_embedder(settings, ReindexOptions(embedder="MiniLM-128", quiet=True, accept=True, **options))
 
 
 @pytest.mark.real
@@ -89,7 +89,7 @@ def test_a_swap_to_shorter_vectors_of_the_same_model_and_back(workspace: Workspa
     first = workspace.build()
     for name, dimension in (("letters@24", 24), ("letters", 26)):
         own = workspace.settings(embedder=name)
-        report = swap_embedder(own, ReindexOptions(embedder=name, quiet=True))
+        report = swap_embedder(own, ReindexOptions(embedder=name, quiet=True, accept=True))
         assert report["chunks"]["total"] == first["chunks"]["total"]
         pointer = Storage(str(workspace.index)).pointer()
         assert pointer is not None and (pointer.embedder, pointer.dimension) == (name, dimension)

@@ -42,7 +42,7 @@ class Store:
 
     def build(self, *keys: str, **options: Any) -> dict[str, Any]:
         settings = self.workspace.settings()
-        return build_index(settings, BuildOptions(quiet=True, keys=keys or None, **options))
+        return build_index(settings, BuildOptions(quiet=True, only_keys=keys or None, **options))
 
     def labels(self) -> dict[str, list[str]]:
         return {row["key"]: row["labels"] for row in rows(self.workspace)}
@@ -119,7 +119,7 @@ def test_labels_hold_through_changed_settings_and_a_swap(store: Store) -> None:
     wanted = {"guide.md": ["docs", "hr"], "plain.txt": ["line", "ops"], "a/deep.md": ["docs", "hr"]}
     assert store.labels() == wanted
     store.workspace.flags |= {"embedder": "vowels"}
-    options = ReindexOptions(embedder="vowels", rechunk=True, quiet=True)
+    options = ReindexOptions(embedder="vowels", rechunk=True, quiet=True, accept=True)
     swap_embedder(store.workspace.settings(), options)
     assert store.labels() == wanted
 

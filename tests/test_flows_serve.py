@@ -170,7 +170,7 @@ def test_without_prefect_builds_go_on_and_it_is_said(workspace: Workspace, monke
 
     runner = ServedRunner()
     with temporary_settings({PREFECT_API_URL: os.environ["PREFECT_API_URL"]}):
-        report = runner.run(workspace.settings(), BuildOptions(quiet=True, keys=("a.md",)))
+        report = runner.run(workspace.settings(), BuildOptions(quiet=True, only_keys=("a.md",)))
     assert report["published"] and runner.state.startswith("away since")
 
 

@@ -245,6 +245,30 @@ def test_a_forged_message_of_sns_is_refused(inbox: Inbox, change: Change) -> Non
     assert inbox.counts().received == 0
 
 
+def test_a_message_whose_certificate_cannot_be_fetched_comes_again(inbox: Inbox) -> None:
+    topic = Topic()
+    client = topic.client(inbox)
+
+    def away(url: str) -> bytes:
+        raise OSError("no route")
+
+    topic.fetch, real = away, topic.fetch  # type: ignore[method-assign]
+    verifier = SNSVerifier(lambda url: topic.fetch(url), (topic.arn,), (topic.authority,))
+    options = ReceiverOptions(bucket="docs", prefix="published/", sns=verifier)
+    client = TestClient(make_app(inbox, options))
+    assert client.post("/events", json=topic.message(), headers=SNS_HEADERS).status_code == 503
+    topic.fetch = real  # type: ignore[method-assign]
+    assert client.post("/events", json=topic.message(), headers=SNS_HEADERS).status_code == 202
+    assert keys(inbox) == ["a b.md"]
+
+
+def test_a_sidecar_is_not_ordered_with_its_document(client: TestClient, inbox: Inbox) -> None:
+    client.post("/events", content=notification("published/a.md", sequencer="FF"), headers=BEARER)
+    inbox.done(inbox.take(10))
+    client.post("/events", content=notification("published/a.md.metadata.json", sequencer="0A"), headers=BEARER)
+    assert keys(inbox) == ["a.md"]
+
+
 def test_a_certificate_of_another_authority_or_time_is_refused(inbox: Inbox) -> None:
     topic, other, expired = Topic(), Topic(), Topic(days=-1)
     assert (

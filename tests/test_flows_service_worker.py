@@ -45,8 +45,8 @@ class Bench:
         self.worker = Worker(workspace.settings(**flags), self.inbox, self._run, self._tell)
 
     def _run(self, settings: Settings, options: BuildOptions) -> dict[str, Any]:
-        self.ran.append(options.keys)
-        result = self.outcome(options.keys)
+        self.ran.append(options.only_keys)
+        result = self.outcome(options.only_keys)
         if isinstance(result, Exception):
             raise result
         return dict(result)
@@ -160,7 +160,7 @@ def test_the_night_comes_once_a_day(workspace: Workspace, tmp_path: Path, monkey
 
 
 def real(bench: Bench) -> None:
-    bench.outcome = lambda keys: build_index(bench.workspace.settings(), BuildOptions(quiet=True, keys=keys))
+    bench.outcome = lambda keys: build_index(bench.workspace.settings(), BuildOptions(quiet=True, only_keys=keys))
 
 
 def fill(bench: Bench, count: int = 8) -> None:

@@ -49,7 +49,7 @@ class BuildOptions(BaseModel):
         allow_deletes: publish however many documents are gone from the source.
         force: publish although a gate refuses that may be forced; its figure says so.
         new_source: add a source that the index does not know yet.
-        keys: look at these documents alone, without listing the source; None for all.
+        only_keys: look at these documents alone, without listing the source; None for all.
         reread: read all documents again, whatever their versions say.
         retry_failed: retry documents that failed, also those left alone.
         quiet: print nothing while building.
@@ -62,7 +62,7 @@ class BuildOptions(BaseModel):
     allow_deletes: bool = False
     force: bool = False
     new_source: bool = False
-    keys: tuple[str, ...] | None = None
+    only_keys: tuple[str, ...] | None = None
     reread: bool = False
     retry_failed: bool = False
     quiet: bool = False
@@ -144,7 +144,7 @@ def list_documents(state: BuildState, options: BuildOptions) -> Plan:
             new_source=options.new_source,
             reread=options.reread,
             retry_failed=options.retry_failed,
-            keys=options.keys,
+            keys=options.only_keys,
         )
         plan = make_plan(state, state.resources.scratch / "plan.jsonl", asked)
         if options.replay is not None:
@@ -202,7 +202,7 @@ def opened(settings: Settings, options: BuildOptions) -> Iterator[BuildState]:
     with storage.lock(), interrupts.noted():
         erasure.resume(storage)
         state = BuildState(settings, storage, report, Progress(quiet=options.quiet))
-        _refuse_held(storage.address, state.published)
+        refuse_held(storage.address, state.published)
         try:
             for line in health.heal(storage, thorough=False):
                 state.progress.say(f"warning: {line}")
@@ -214,7 +214,12 @@ def opened(settings: Settings, options: BuildOptions) -> Iterator[BuildState]:
             state.close()
 
 
-def _refuse_held(address: str, published: Pointer | None) -> None:
+def refuse_held(address: str, published: Pointer | None) -> None:
+    """Refuse to build while publishing is held.
+
+    Raises:
+        GateRefused: with the reason of the hold.
+    """
     if published is not None and published.held:
         raise GateRefused(
             f"index {address}: publishing is held: {published.held}",

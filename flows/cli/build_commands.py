@@ -107,7 +107,7 @@ def build_command(
     from flows.orchestration.choice import run_build
 
     options = BuildOptions(
-        quiet=quiet, started=STARTED, allow_deletes=allow_deletes, force=force, replay=replay, keys=named, **asked
+        quiet=quiet, started=STARTED, allow_deletes=allow_deletes, force=force, replay=replay, only_keys=named, **asked
     )
     _show_report(run_build(settings, options), as_json, settings)
 
@@ -119,6 +119,9 @@ def reindex_command(
     rechunk: Annotated[
         bool, typer.Option("--rechunk", help="Cut the stored documents again, to fit this model's limit.")
     ] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Publish without a golden set's proof that the new model is no worse.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Publish even if the gate of failures or recall refuses.")
     ] = False,
@@ -129,7 +132,8 @@ def reindex_command(
 ) -> None:
     """Rebuild the index for another embedding model, from the stored chunks.
 
-    The source is not read. Readers stay on the old index until the new one is published.
+    The source is not read. Texts are embedded while builds go on. The new index is published where the golden set
+    proves that it is no worse; otherwise it is staged until --accept.
     """
     settings = load_settings(config, index=index, orchestrator=orchestrator)
     if settings.notes == "llm":
@@ -140,7 +144,9 @@ def reindex_command(
     from flows.build.reindex import ReindexOptions
     from flows.orchestration.choice import run_reindex
 
-    options = ReindexOptions(embedder=embedder, rechunk=rechunk, force=force, quiet=quiet, started=STARTED)
+    options = ReindexOptions(
+        embedder=embedder, rechunk=rechunk, accept=accept, force=force, quiet=quiet, started=STARTED
+    )
     report = run_reindex(settings, options)
     for name in ("embedder", *(["ruler"] if rechunk else [])):
         current = getattr(settings, name)

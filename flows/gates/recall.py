@@ -23,7 +23,7 @@ from flows.evaluation.runs import PUBLISHED, Measured, make_record, measure, pub
 from flows.models.embedding import open_query_embedder
 from flows.searching import fusion
 from flows.state import BuildState
-from indexes.evaluation.compare import compare
+from indexes.evaluation.compare import Comparison, compare
 from indexes.evaluation.golden import load_golden
 from indexes.evaluation.metrics import mean
 from indexes.evaluation.record import AskedQuestion, Run, kept_records, write_record
@@ -46,6 +46,8 @@ class RecallGate:
         self._path = golden
         self._questions = load_golden(golden)
         self._measured: Measured | None = None
+        self.change: Comparison | None = None
+        """Comparison with the published revision; None where there was none."""
 
     def check(self) -> str:
         """Return the figure for the record.
@@ -118,6 +120,7 @@ class RecallGate:
             {name: recall for name, recall in now.recalls(k).items() if name in same},
             "less",
         )
+        self.change = change
         worse = change.difference < 0 and change.p < guards.recall_p
         if change.n and (worse or change.difference < -guards.recall_drop):
             raise GateRefused(

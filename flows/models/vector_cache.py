@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Final
 
 import msgspec
 
-from enrich.embedding.embedder import Embedder
+from enrich.embedding.embedder import Embedder, Encoded
 from indexes.cache.caches import Caches
 from indexes.cache.store import Embedding
 from indexes.storage.storage import Storage
@@ -73,12 +73,17 @@ def embed_window(caches: Caches, embedder: Embedder, texts: Mapping[str, str]) -
         if isinstance(error, OSError) and error.errno in FULL:
             raise
         raise NotEmbedded(str(error)) from error
+    keep_vectors(caches, embedder, list(texts), encoded)
+
+
+def keep_vectors(caches: Caches, embedder: Embedder, keys: Sequence[str], encoded: Encoded) -> None:
+    """Cache vectors by their keys, with the description of the runtime that made them."""
     provenance = embedder.provenance
     caches.runtimes.put({provenance.id: msgspec.to_builtins(provenance)})
     caches.vectors.add(
         {
             key: Embedding(encoded.vectors[i], int(encoded.tokens[i]), int(encoded.unknown[i]), provenance.id)
-            for i, key in enumerate(texts)
+            for i, key in enumerate(keys)
         }
     )
 

@@ -91,9 +91,9 @@ def make_app(inbox: Inbox, options: ReceiverOptions, status: Callable[[], dict[s
             received = await asyncio.wrap_future(inbox.add_soon(events)) if events else Received(0, 0)
         except RefusedRequest as error:
             return _refusal(request, error)
-        except Exception:  # a full disk or a locked file: the sender is to send it again
-            _LOG.exception("the inbox cannot be written")
-            return JSONResponse({"error": "the inbox cannot be written"}, 503, {"Retry-After": "30"})
+        except Exception:  # a full disk, or Amazon away: the sender is to send it again
+            _LOG.exception("an event could not be taken")
+            return JSONResponse({"error": "the event could not be taken"}, 503, {"Retry-After": "30"})
         return JSONResponse(received._asdict(), 202)
 
     return app
@@ -171,8 +171,10 @@ def _of_this_source(options: ReceiverOptions, events: list[Event]) -> list[Event
         here = not event.bucket or event.bucket == options.bucket
         if here and event.key.startswith(options.prefix):
             key = event.key[len(options.prefix) :].removesuffix(SIDECAR)
+            # The order of a sidecar's events says nothing about those of its document.
+            sequencer = "" if event.key.endswith(SIDECAR) else event.sequencer
             if key and not key.endswith("/"):
-                own.append(msgspec.structs.replace(event, key=key))
+                own.append(msgspec.structs.replace(event, key=key, sequencer=sequencer))
         elif not event.surplus:
             raise RefusedRequest(403, "an event of another bucket or prefix")
     return own

@@ -114,6 +114,7 @@ class SNSVerifier:
 
         Raises:
             Forbidden: saying what is wrong.
+            OSError: when the certificate cannot be fetched now; SNS sends its message again.
         """
         if message.get("TopicArn") not in self._topics:
             raise Forbidden("a message of another SNS topic")
@@ -149,8 +150,6 @@ class SNSVerifier:
                 found = x509.load_pem_x509_certificate(self._fetch(url))
             except ValueError:
                 raise Forbidden("an SNS certificate that cannot be read") from None
-            except OSError:
-                raise Forbidden("an SNS certificate that cannot be fetched") from None
             if self._authorities and not any(map(_signed_by(found), self._authorities)):
                 raise Forbidden("an SNS certificate of an unknown authority")
             self._known = {url: found}

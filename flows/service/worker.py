@@ -125,7 +125,7 @@ class Worker:
     def _build(self, taken: Sequence[Waiting] | None) -> None:
         keys = None if taken is None else tuple(one.key for one in taken)
         begun = time.time()
-        report = self._run(self._settings, BuildOptions(keys=keys, quiet=True))
+        report = self._run(self._settings, BuildOptions(only_keys=keys, quiet=True))
         self.last = {
             "at": datetime.now().astimezone().isoformat(timespec="seconds"),
             "keys": None if keys is None else len(keys),
