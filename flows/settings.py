@@ -176,6 +176,19 @@ class Settings(BaseSettings):
     timeout_seconds: float | None = Field(
         None, gt=0, description="seconds after which Prefect ends a build; nothing is published then"
     )
+    busy_seconds: float = Field(
+        3_600.0, ge=0, description="seconds for which a scheduled run waits for an index that another build holds"
+    )
+    nightly_hours: float = Field(26.0, gt=0, description="hours without a finished nightly build that count as a miss")
+    notify_url: str | None = Field(
+        None,
+        repr=False,
+        description="where scheduled runs post notices; GRISTMILL_NOTIFY_TOKEN may hold a bearer token for it",
+    )
+    state_dir: Path = Field(
+        default_factory=lambda: platformdirs.user_state_path("gristmill"),
+        description="folder that keeps the outcomes of scheduled runs",
+    )
     parse_workers: int | None = Field(
         None, ge=0, description="processes that parse at a time; by default one for each core, at most 8; 0 for none"
     )
@@ -274,6 +287,11 @@ def prepare_environment() -> None:
 def llm_key() -> str:
     """Return the key for the LLM's server; a secret, so it is no setting."""
     return os.environ.get("GRISTMILL_LLM_KEY", "")
+
+
+def notify_token() -> str:
+    """Return the bearer token for notices; a secret, so it is no setting."""
+    return os.environ.get("GRISTMILL_NOTIFY_TOKEN", "")
 
 
 def has_prefect_api() -> bool:

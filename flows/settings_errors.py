@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from parsers.errors import UsageError
 
 PREFIX: Final = "GRISTMILL_"
-# Variables that are no settings: a secret, and two that tests and scripts read.
-OTHERS: Final = frozenset({"GRISTMILL_LLM_KEY", "GRISTMILL_SHARED", "GRISTMILL_SITE"})
+# Variables that are no settings: two secrets, and two that tests and scripts read.
+OTHERS: Final = frozenset({"GRISTMILL_LLM_KEY", "GRISTMILL_NOTIFY_TOKEN", "GRISTMILL_SHARED", "GRISTMILL_SITE"})
 
 
 def read_toml(path: Path) -> dict[str, Any]:
