@@ -183,6 +183,7 @@ class Settings(BaseSettings):
     notify_url: str | None = Field(
         None,
         repr=False,
+        exclude=True,  # its path may be a secret: it stays out of the parameters that Prefect keeps
         description="where scheduled runs post notices; GRISTMILL_NOTIFY_TOKEN may hold a bearer token for it",
     )
     state_dir: Path = Field(

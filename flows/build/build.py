@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from flows import interrupts
 from flows.build.diff import DiffOptions, Plan, make_plan
@@ -49,7 +49,8 @@ class BuildOptions(BaseModel):
         allow_deletes: publish however many documents are gone from the source.
         force: publish although a gate refuses that may be forced; its figure says so.
         new_source: add a source that the index does not know yet.
-        keys: look at these documents alone, without listing the source; None for all.
+        named_keys: look at these documents alone, without listing the source; None for all. Given as ``keys``; no
+            attribute of that name, since Prefect, like ``dict``, takes what has one for a mapping.
         reread: read all documents again, whatever their versions say.
         retry_failed: retry documents that failed, also those left alone.
         quiet: print nothing while building.
@@ -57,12 +58,12 @@ class BuildOptions(BaseModel):
         started: when the command began, on the clock of ``time.time``.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     allow_deletes: bool = False
     force: bool = False
     new_source: bool = False
-    keys: tuple[str, ...] | None = None
+    named_keys: tuple[str, ...] | None = Field(None, alias="keys")
     reread: bool = False
     retry_failed: bool = False
     quiet: bool = False
@@ -144,7 +145,7 @@ def list_documents(state: BuildState, options: BuildOptions) -> Plan:
             new_source=options.new_source,
             reread=options.reread,
             retry_failed=options.retry_failed,
-            keys=options.keys,
+            keys=options.named_keys,
         )
         plan = make_plan(state, state.resources.scratch / "plan.jsonl", asked)
         if options.replay is not None:

@@ -24,6 +24,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.concurrency._asyncio import AcquireConcurrencySlotTimeoutError, ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
 from prefect.exceptions import TerminationSignal
+from prefect.flows import Flow
 from prefect.tasks import Task
 
 from flows.build.build import BuildOptions
@@ -46,8 +47,7 @@ def nightly(config: str | None = None, allow_deletes: bool = False) -> dict[str,
     """Build the whole index and publish it, as `gristmill build` does."""
     settings = _settings(config)
     options = BuildOptions(allow_deletes=allow_deletes, quiet=True)
-    build = prefect_flows.build.with_options(timeout_seconds=settings.timeout_seconds)
-    return _carried_out(settings, NIGHTLY, lambda: build(settings, options))
+    return _carried_out(settings, NIGHTLY, lambda: _as_subflow(prefect_flows.build, settings, options))
 
 
 @flow(name="gristmill-reindex-on-demand", persist_result=False)
@@ -55,8 +55,7 @@ def reindex_on_demand(embedder: str, rechunk: bool = False, config: str | None =
     """Rebuild the index for another embedding model, as `gristmill reindex` does."""
     settings = _settings(config)
     options = ReindexOptions(embedder=embedder, rechunk=rechunk, quiet=True)
-    reindex = prefect_flows.reindex.with_options(timeout_seconds=settings.timeout_seconds)
-    return _carried_out(settings, "reindex", lambda: reindex(settings, options))
+    return _carried_out(settings, "reindex", lambda: _as_subflow(prefect_flows.reindex, settings, options))
 
 
 @flow(name="gristmill-evaluation", persist_result=False)
@@ -167,6 +166,12 @@ def _no_limit(name: str, error: ConcurrencySlotAcquisitionError) -> UsageError:
         return UsageError(f"Prefect gives no slot of {name}: {error.__cause__}", "Try again.", transient=True)
     remedy = f"Create it: gristmill deploy, or prefect gcl create {name} --limit 1"
     return UsageError(f"Prefect has no concurrency limit {name}", remedy)
+
+
+def _as_subflow(inner: Flow[..., dict[str, Any]], settings: Settings, options: BuildOptions) -> dict[str, Any]:
+    """Run a flow within the one at hand; it ends after the ``timeout_seconds`` of the settings."""
+    timed = inner.with_options(timeout_seconds=settings.timeout_seconds)
+    return timed(settings, options)
 
 
 def _as_timed_task(step: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
