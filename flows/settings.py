@@ -188,6 +188,20 @@ class Settings(BaseSettings):
     nightly_at: str | None = Field(
         None, pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="local time of the full build of `serve`, such as 02:00"
     )
+    busy_seconds: float = Field(
+        3_600.0, ge=0, description="seconds for which a scheduled run waits for an index that another build holds"
+    )
+    nightly_hours: float = Field(26.0, gt=0, description="hours without a finished nightly build that count as a miss")
+    notify_url: str | None = Field(
+        None,
+        repr=False,
+        exclude=True,  # its path may be a secret: it stays out of the parameters that Prefect keeps
+        description="where scheduled runs post notices; GRISTMILL_NOTIFY_TOKEN may hold a bearer token for it",
+    )
+    state_dir: Path = Field(
+        default_factory=lambda: platformdirs.user_state_path("gristmill"),
+        description="folder of what runs by itself keeps: outcomes of scheduled runs, and the inbox",
+    )
     parse_workers: int | None = Field(
         None, ge=0, description="processes that parse at a time; by default one for each core, at most 8; 0 for none"
     )
@@ -218,7 +232,7 @@ class Settings(BaseSettings):
             return self.inbox.expanduser()
         own = self.index.rstrip("/") if "://" in self.index else str(Path(self.index).expanduser().absolute())
         digest = hashlib.sha256(own.encode()).hexdigest()[:16]
-        return platformdirs.user_state_path("gristmill") / digest / "inbox.sqlite"
+        return self.state_dir.expanduser() / digest / "inbox.sqlite"
 
     def embeds(self, key: str) -> bool:
         """Return whether a document gets vectors."""
@@ -305,6 +319,11 @@ def webhook_token() -> str:
 def webhook_secret() -> str:
     """Return the secret that events may be signed with; it is no setting either."""
     return os.environ.get("GRISTMILL_WEBHOOK_SECRET", "")
+
+
+def notify_token() -> str:
+    """Return the bearer token for notices; a secret, so it is no setting."""
+    return os.environ.get("GRISTMILL_NOTIFY_TOKEN", "")
 
 
 def has_prefect_api() -> bool:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from parsers.errors import UsageError
 
 PREFIX: Final = "GRISTMILL_"
-# Variables that are no settings: a secret, and two that tests and scripts read.
+# Variables that are no settings: secrets, and two that tests and scripts read.
 OTHERS: Final = frozenset(
     {
         "GRISTMILL_LLM_KEY",

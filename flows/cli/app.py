@@ -18,6 +18,7 @@ import typer
 from flows import interrupts
 from flows.cli import streams
 from flows.cli.build_commands import register_build_commands
+from flows.cli.deploy_commands import register_deploy_commands
 from flows.cli.evaluation_commands import register_evaluation_commands
 from flows.cli.machine_commands import register_machine_commands
 from flows.cli.maintenance_commands import register_maintenance_commands
@@ -61,6 +62,7 @@ register_evaluation_commands(app)
 register_maintenance_commands(app)
 register_service_commands(app)
 register_machine_commands(app)
+register_deploy_commands(app)
 
 
 def main() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import typer
 
 from flows.cli.command import Config, Index, Json, clearly, say, show_result
-from flows.settings import load_settings, prepare_llm
+from flows.settings import Settings, load_settings, prepare_llm
 
 
 def register_service_commands(app: typer.Typer) -> None:
@@ -46,13 +47,20 @@ def serve_command(
     from flows.service.serve import SERVICE_PARTS, Service, ServicePart
 
     open_source_of(settings)
-    service = Service(settings, _tell, SERVICE_PARTS if only is None else (cast(ServicePart, only),))
+    service = Service(settings, _teller(settings), SERVICE_PARTS if only is None else (cast(ServicePart, only),))
     say(f"events of {settings.source} go to {settings.index}; inbox {settings.inbox_path}")
     service.run()
 
 
-def _tell(kind: str, title: str, details: dict[str, Any]) -> None:
-    say(f"{kind}: {title}")
+def _teller(settings: Settings) -> Callable[[str, str, dict[str, Any]], None]:
+    """Return what tells an operator of a trouble and of its end: a line here, and a notice where one is asked for."""
+    from flows.notifications import NoticeKind, notify
+
+    def tell(kind: str, title: str, details: dict[str, Any]) -> None:
+        say(f"{kind}: {title}")
+        notify(settings, cast(NoticeKind, kind), title, details)
+
+    return tell
 
 
 @clearly

@@ -33,7 +33,7 @@ def run_build(settings: Settings, options: BuildOptions) -> dict[str, Any]:
         from flows.build.build import build_index
 
         return build_index(settings, options)
-    _check_api()
+    check_api("Start it, or build without it: --orchestrator none.")
     from flows.orchestration import prefect_flows
 
     return prefect_flows.build.with_options(timeout_seconds=settings.timeout_seconds)(settings, options)
@@ -61,7 +61,7 @@ class ServedRunner:
 
     def _is_there(self) -> bool:
         try:
-            _check_api()
+            check_api("Builds go on without it.")
         except UsageError as error:
             if not self.state.startswith("away"):
                 self.state = f"away since {datetime.now().astimezone().isoformat(timespec='seconds')}: {error.message}"
@@ -76,14 +76,17 @@ def run_reindex(settings: Settings, options: ReindexOptions) -> dict[str, Any]:
         from flows.build.reindex import swap_embedder
 
         return swap_embedder(settings, options)
-    _check_api()
+    check_api("Start it, or build without it: --orchestrator none.")
     from flows.orchestration import prefect_flows
 
     return prefect_flows.reindex.with_options(timeout_seconds=settings.timeout_seconds)(settings, options)
 
 
-def _check_api() -> None:
+def check_api(remedy: str) -> None:
     """Raise a clear error if the Prefect API does not answer, before any work.
+
+    Args:
+        remedy: what to do then.
 
     Raises:
         UsageError: naming its address.
@@ -97,6 +100,6 @@ def _check_api() -> None:
     except httpx.HTTPError as error:
         raise UsageError(
             f"the Prefect API at {address} does not answer: {error}",
-            "Start it, or build without it: --orchestrator none.",
+            remedy,
             transient=True,
         ) from error

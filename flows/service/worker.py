@@ -30,18 +30,13 @@ HELD_SECONDS: Final = 15.0
 LAST_NIGHTLY: Final = "last nightly"
 
 _LOG: Final = logging.getLogger(__name__)
+Tell = Callable[[str, str, dict[str, Any]], object]  # kind, title and details of a notice
 
 
 class RunBuild(Protocol):
     """Runs a build and returns its report."""
 
     def __call__(self, settings: Settings, options: BuildOptions) -> dict[str, Any]: ...
-
-
-class Tell(Protocol):
-    """Sends a notification."""
-
-    def __call__(self, kind: str, title: str, details: dict[str, Any]) -> object: ...
 
 
 class Worker:
