@@ -176,3 +176,18 @@ def test_a_lease_is_of_the_class_that_storage_uses(remote: Workspace) -> None:
     with place.lock():
         assert isinstance(place._lease, Lease) and place._lease.token >= 1
     assert place._lease is None
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_damaged_list_of_bm25_files_blocks_no_repair(remote: Workspace, number: int) -> None:
+    remote.build()
+    remote.write("plain.txt", "ERR_TIMEOUT_43 means that the line is busy.\n")
+    generation = remote.build()["generation"]
+    key = f"generations/{generation}/lexical/{number:08d}.json"
+    storage(remote).objects.put(key, b"\0nonsense")
+    assert not kept_revisions.verify_index(remote.settings(), everything=True)["whole"]
+    kept_revisions.repair_index(remote.settings(), str)
+    assert kept_revisions.verify_index(remote.settings())["whole"]
+    assert remote.search("ERR_TIMEOUT_43", "bm25")[0].key == "plain.txt"
+    remote.write("more.md", "# More\n\nThe quixotic handle.\n")
+    assert remote.build()["published"]

@@ -26,6 +26,10 @@ from indexes.storage.objects import Objects
 from parsers.errors import StoreError
 
 
+class DamagedList(StoreError):
+    """The list of a revision's BM25 files cannot be read."""
+
+
 class Segments:
     """The BM25 indexes of one address.
 
@@ -99,17 +103,31 @@ class Segments:
             os.link(kept, path)
 
     def drop(self, generation: str, revision: int) -> None:
-        """Remove a revision's list, the files that no other list of the generation names, and its folder."""
+        """Remove a revision's list, the files that no other list of the generation names, and its folder.
+
+        Where another list is damaged, all files stay: it may have named them.
+        """
         place = _place(generation)
         self._objects.delete([f"{place}/{revision:08d}.json"])
-        named = {digest for kept in self.revisions(generation) for digest in self._list(generation, kept)[0].values()}
-        files = [stat.key for stat in self._objects.stats(f"{place}/files/")]
-        self._objects.delete([key for key in files if key.rsplit("/", 1)[1] not in named])
+        named = self._named(generation)
+        if named is not None:
+            files = [stat.key for stat in self._objects.stats(f"{place}/files/")]
+            self._objects.delete([key for key in files if key.rsplit("/", 1)[1] not in named])
         for folder in (self._cache / place).glob(f"{revision:08d}-*"):
             shutil.rmtree(folder, ignore_errors=True)
         for path in (self._cache / "files").glob("*"):
             if path.stat().st_nlink == 1:  # in no folder any more; fetched again if need be
                 path.unlink(missing_ok=True)
+
+    def _named(self, generation: str) -> set[str] | None:
+        """Return the digests of the files that a list names; None where a list is damaged."""
+        found: set[str] = set()
+        for kept in self.revisions(generation):
+            try:
+                found.update(self._list(generation, kept)[0].values())
+            except DamagedList:
+                return None
+        return found
 
     def revisions(self, generation: str) -> set[int]:
         """Return the revisions of a generation that have a list."""
@@ -127,7 +145,7 @@ class Segments:
         try:
             return msgspec.json.decode(found[0], type=dict[str, str]), found[0]
         except msgspec.MsgspecError as error:
-            raise StoreError(
+            raise DamagedList(
                 f"index {self._objects.address}: the list of the BM25 files of revision {revision} is damaged: {error}",
                 "Run `gristmill verify`, then `gristmill repair`.",
             ) from error
