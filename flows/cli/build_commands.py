@@ -107,7 +107,7 @@ def build_command(
     from flows.orchestration.choice import run_build
 
     options = BuildOptions(
-        quiet=quiet, started=STARTED, allow_deletes=allow_deletes, force=force, replay=replay, keys=named, **asked
+        quiet=quiet, started=STARTED, allow_deletes=allow_deletes, force=force, replay=replay, named_keys=named, **asked
     )
     _show_report(run_build(settings, options), as_json, settings)
 
