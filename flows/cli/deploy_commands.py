@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.command import Config, Json, clearly, say, show_result
-from flows.settings import SETTINGS_FILE, has_prefect_api, load_settings
-from parsers.errors import UsageError
+from flows.settings import SETTINGS_FILE, load_settings
 
 
 def register_deploy_commands(app: typer.Typer) -> None:
@@ -36,11 +35,6 @@ def deploy_command(
     They read the settings file and run in this folder. Start a worker for them with: prefect worker start --pool POOL.
     """
     settings = load_settings(config)
-    if not has_prefect_api():
-        raise UsageError(
-            "no Prefect API is configured",
-            "Start one with `prefect server start`, then set PREFECT_API_URL=http://127.0.0.1:4200/api.",
-        )
     from flows.orchestration import deployments
 
     found_here = Path(SETTINGS_FILE) if Path(SETTINGS_FILE).is_file() else None

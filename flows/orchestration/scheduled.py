@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from prefect import flow
 from prefect.cache_policies import NO_CACHE
-from prefect.concurrency._asyncio import AcquireConcurrencySlotTimeoutError, ConcurrencySlotAcquisitionError
+from prefect.concurrency.asyncio import AcquireConcurrencySlotTimeoutError, ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
 from prefect.exceptions import TerminationSignal
 from prefect.flows import Flow
