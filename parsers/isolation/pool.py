@@ -21,7 +21,7 @@ from typing import BinaryIO, Final, NamedTuple
 from parsers.document import Document
 from parsers.isolation.frames import ANSWER, DEFECT, DOCUMENT, MEMORY, REQUEST, TOO_LONG, read_exactly
 
-_WALL: Final = 4  # times the limit of processor time after which a worker that uses none is ended
+_WALL: Final = 10  # times the limit of processor time after which a worker that uses none is ended
 _ENDING: Final = 5.0  # seconds that a worker may take to end by itself
 
 
@@ -30,7 +30,7 @@ class Limits(NamedTuple):
 
     Attributes:
         memory: bytes beyond those of an idle worker.
-        seconds: of processor time; a worker that waits is ended after four times that.
+        seconds: of processor time; a worker that waits is ended after ten times that.
         output: bytes of the encoded document.
     """
 
