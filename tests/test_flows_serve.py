@@ -24,6 +24,7 @@ from s3server import BUCKET, Server
 from flows.build.build import BuildOptions
 from flows.orchestration.choice import ServedRunner
 from flows.searching import open_reader
+from flows.service.events import Event
 from flows.service.inbox import Inbox
 from flows.service.serve import Service, check_exposure
 from parsers.errors import UsageError
@@ -137,6 +138,17 @@ def test_many_events_of_few_keys_make_few_builds(workspace: Workspace, cold: Non
         pointer = service.worker.status()
         assert pointer["revision"] <= 50 and service.inbox.counts().received == 10_000
     assert workspace.build()["work"]["fetched"] == 0, "nothing was left to do"
+
+
+def test_a_service_without_an_index_begins_with_a_full_build(workspace: Workspace, cold: None, tmp_path: Path) -> None:
+    for number in range(3):
+        workspace.write(f"doc{number}.md", f"# Doc {number}\n\nThe valve of pump {number} opens.\n")
+    with served(workspace, [], inbox=tmp_path / "inbox.sqlite", receiver_port=free_port()) as service:
+        wait_for(lambda: service.worker.status()["revision"] == 1)
+        service.inbox.add([Event("doc1.md")])
+        wait_for(lambda: service.inbox.counts().waiting == 0)
+        assert service.worker.last["keys"] == 1
+    assert len(workspace.search("valve", "bm25")) == 3
 
 
 def test_a_receiver_open_to_everyone_does_not_start(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

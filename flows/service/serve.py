@@ -18,6 +18,7 @@ import uvicorn
 from filelock import FileLock, Timeout
 
 from flows.context import stay_warm
+from flows.opening import open_storage
 from flows.orchestration.choice import ServedRunner
 from flows.service.inbox import Inbox
 from flows.service.receiver import ReceiverOptions, make_app
@@ -52,7 +53,8 @@ class Service:
         self.settings: Final = settings
         self.inbox: Final = Inbox(settings.inbox_path)
         self.runner: Final = ServedRunner()
-        self.worker: Final = Worker(settings, self.inbox, self.runner.run, tell)
+        bare = open_storage(settings).pointer() is None
+        self.worker: Final = Worker(settings, self.inbox, self.runner.run, tell, first_build=bare)
         self._parts = parts
         self._stopped = threading.Event()
 

@@ -47,13 +47,17 @@ class Worker:
         inbox: that this worker alone empties.
         run: runs a build.
         tell: sends a notification.
+        first_build: begin with a full build, where nothing is published: events name a few documents alone.
     """
 
-    def __init__(self, settings: Settings, inbox: Inbox, run: RunBuild, tell: Tell) -> None:
+    def __init__(
+        self, settings: Settings, inbox: Inbox, run: RunBuild, tell: Tell, *, first_build: bool = False
+    ) -> None:
         self._settings = settings
         self._inbox = inbox
         self._run = run
         self._tell = tell
+        self._first_build = first_build
         self._outages = 0
         self._wait_until = 0.0
         self._trouble = ""
@@ -77,7 +81,7 @@ class Worker:
         """Do what is due; return whether there was anything."""
         if time.time() < self._wait_until:
             return False
-        if self._nightly_due(datetime.now().astimezone()):
+        if self._first_build or self._nightly_due(datetime.now().astimezone()):
             self._attempt(None)
             return True
         taken = self._inbox.take(KEYS_AT_ONCE)
@@ -129,6 +133,7 @@ class Worker:
             "seconds": round(time.time() - begun, 3),
         }
         if taken is None:
+            self._first_build = False
             self._inbox.note(LAST_NIGHTLY, self.last["at"])
         else:
             self._inbox.done(taken)
@@ -169,6 +174,7 @@ class Worker:
 
     def _note_nightly_failed(self, reason: str) -> None:
         """Wait for the next night: what refused or broke this build would do so again."""
+        self._first_build = False
         _LOG.error("the nightly build failed: %s", reason)
         self._inbox.note(LAST_NIGHTLY, datetime.now().astimezone().isoformat(timespec="seconds"))
 
