@@ -109,6 +109,18 @@ def test_tags_are_read_again_by_turns(store: Store, monkeypatch: pytest.MonkeyPa
     assert report["oldest_read_days"] < 1, "all of them were read again just now"
 
 
+def test_a_label_of_the_settings_outlives_the_same_tag(store: Store) -> None:
+    store.workspace.flags["labels"] = [{"match": "*.md", "labels": ["hr"]}]
+    store.tag("guide.md", "hr")
+    store.build()
+    store.tag("guide.md", "public")
+    store.build("guide.md")
+    assert store.labels()["guide.md"] == ["hr", "public"]
+    store.put("guide.md", "# Guide\n\nAnother text.\n")
+    store.build()
+    assert store.labels()["guide.md"] == ["hr"]
+
+
 def test_labels_hold_through_changed_settings_and_a_swap(store: Store) -> None:
     from flows.build.reindex import ReindexOptions, swap_embedder
 

@@ -273,7 +273,13 @@ def test_an_external_entity_is_not_read(pool: ParserPool, tmp_path: Path) -> Non
 
 
 def test_a_build_goes_on_around_hostile_files(workspace: Workspace, pool: ParserPool) -> None:
-    for name, text in [("loop", "LOOP"), ("crash", "SEGFAULT"), ("big", "ALLOCATE"), ("good", "The valve opens.")]:
+    for name, text in [
+        ("loop", "LOOP"),
+        ("crash", "SEGFAULT"),
+        ("crash copy", "SEGFAULT"),
+        ("big", "ALLOCATE"),
+        ("good", "The valve opens."),
+    ]:
         workspace.write(f"{name}.txt", text)
     workspace.write("good.md", "# Pump\n\nIts seal wears out.\n")
     with (workspace.docs / "sparse.txt").open("wb") as file:
@@ -281,7 +287,7 @@ def test_a_build_goes_on_around_hostile_files(workspace: Workspace, pool: Parser
     flags = {"parse_workers": 2, "parse_seconds": 1.0, "parse_bytes": 400_000_000}
     report = workspace.build(**flags)
     failed = {one["key"]: one["reason"] for one in report["failures"]}
-    assert set(failed) == {"loop.txt", "crash.txt", "big.txt", "sparse.txt"}
+    assert set(failed) == {"loop.txt", "crash.txt", "crash copy.txt", "big.txt", "sparse.txt"}
     assert "document_bytes" in failed["sparse.txt"]
     assert report["published"] and report["documents"]["added"] == 2
     assert workspace.search("valve", "bm25")[0].key == "good.txt"

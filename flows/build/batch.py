@@ -90,6 +90,10 @@ class Entry:
     again: bool = False
     stored: bool = False
     content: Content = field(default_factory=Content)
+    _given: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._given = tuple(self.labels)  # a label that the source also states must outlive its statement
 
     @classmethod
     def of(cls, row: CatalogRow, labels: list[str]) -> Entry:
@@ -132,8 +136,7 @@ class Entry:
 
     def state(self, labels: tuple[str, ...]) -> None:
         """Take the labels that the source states of the document, in place of those known before."""
-        own = set(self.labels) - set(self.stated)
-        self.labels, self.stated = sorted({*own, *labels}), labels
+        self.labels, self.stated = sorted({*self._given, *labels}), labels
 
     def fail(self, status: str, reason: str, *, transient: bool = False) -> None:
         """Record that this attempt failed; continue with the last good document where there is one."""

@@ -8,7 +8,6 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeVar
 
 from flows import interrupts
 from flows.build.batch import Batch, Entry
@@ -16,8 +15,6 @@ from flows.state import BuildState
 from parsers.document import Document
 from parsers.isolation import Parsed
 from parsers.registry import read, unread_labels
-
-_Result = TypeVar("_Result")
 
 
 def parsed_ahead(
@@ -27,7 +24,7 @@ def parsed_ahead(
 
     Args:
         fetch: fetches a batch.
-        parse: collects what the workers made of it, and goes on to where results are cached.
+        parse: collects and caches the parsed documents of a batch.
     """
     batch = _begun(state, next(batches, None), fetch)
     while batch is not None:
@@ -64,7 +61,7 @@ def parse(state: BuildState, batch: Collection[Entry]) -> None:
         for entry in waiting:
             state.progress.read(1, entry.object.size)
             if entry.document not in known and entry.document not in fresh:
-                _take(state, entry, _outcome(entry), fresh)
+                _take(state, entry, _outcome(state, entry), fresh)
         for entry in waiting:
             entry.content.data = b""
             entry.content.document = fresh.get(entry.document)
@@ -75,10 +72,15 @@ def _waiting(batch: Collection[Entry]) -> list[Entry]:
     return [entry for entry in batch if entry.live and not entry.failed]
 
 
-def _outcome(entry: Entry) -> Parsed:
-    """Return what a worker made of a document, or parse it here where none was asked."""
+def _outcome(state: BuildState, entry: Entry) -> Parsed:
+    """Return what a worker made of a document; have a copy of one that failed parsed too, by a worker as well."""
     asked, entry.content.parsing = entry.content.parsing, None
-    return asked.result() if asked is not None else Parsed(read(entry.key, entry.content.data))
+    if asked is not None:
+        return asked.result()
+    pool = state.resources.parsers
+    if pool is not None:
+        return pool.read(entry.key, entry.content.data, entry.media_type)
+    return Parsed(read(entry.key, entry.content.data))
 
 
 def _take(state: BuildState, entry: Entry, outcome: Parsed, fresh: dict[str, Document]) -> None:
