@@ -15,6 +15,7 @@ from s3server import BUCKET, Server
 
 from flows.build import rereading
 from flows.build.build import BuildOptions, build_index
+from flows.maintenance import kept_revisions
 from flows.maintenance.kept_revisions import verify_index
 from flows.sources.s3 import S3Source
 from parsers.errors import SourceError
@@ -119,6 +120,21 @@ def test_a_label_of_the_settings_outlives_the_same_tag(store: Store) -> None:
     store.put("guide.md", "# Guide\n\nAnother text.\n")
     store.build()
     assert store.labels()["guide.md"] == ["hr"]
+
+
+def test_a_tag_set_since_holds_after_a_rollback(store: Store) -> None:
+    store.workspace.flags["labels"] = [{"match": "*.md", "labels": ["hr"]}]
+    store.build()
+    store.tag("guide.md", "hr")
+    store.build("guide.md")
+    store.put("new.md", "# New\n\nThe quixotic handle.\n")
+    store.build()
+    settings = store.workspace.settings()
+    kept_revisions.rollback(settings, 1)
+    kept_revisions.release(settings)
+    store.workspace.flags["labels"] = []
+    store.build()
+    assert store.labels()["guide.md"] == ["hr"], "the tag still says so"
 
 
 def test_labels_hold_through_changed_settings_and_a_swap(store: Store) -> None:

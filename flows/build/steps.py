@@ -41,9 +41,12 @@ def fetch(state: BuildState, batch: Collection[Entry]) -> None:
             entry = asked[key]
             entry.bytes_digest, entry.media_type = version.bytes_digest, version.media_type
             entry.state(version.labels)
-        for entry in batch:
-            if _only_labels_may_have_changed(state, entry):
+            if state.resources.source.trusted:  # its labels may change while its version stays
                 _read_labels(state, entry)
+        for entry in batch:
+            row = entry.row
+            if row is not None and _only_labels_may_have_changed(state, entry) and _read_labels(state, entry):
+                entry.bytes_digest, entry.media_type = row.bytes_digest, row.media_type
             if entry.failed:
                 entry.fail(entry.status, entry.reason, transient=entry.transient)
             elif entry.bytes_digest and entry.media_type:
@@ -88,17 +91,18 @@ def _only_labels_may_have_changed(state: BuildState, entry: Entry) -> bool:
     return known and row is not None and row.version == entry.object.version and state.resources.source.trusted
 
 
-def _read_labels(state: BuildState, entry: Entry) -> None:
-    """Ask the source for a document's labels again; nothing is fetched."""
-    assert entry.row is not None
+def _read_labels(state: BuildState, entry: Entry) -> bool:
+    """Ask the source for a document's labels, without its bytes; return whether it gave them."""
     try:
         found = state.resources.source.labels(entry.key, entry.object.version)
     except OSError as error:
         entry.fail("failed", f"its labels cannot be read: {error.strerror or error}", transient=True)
-        return
-    if found is not None:  # otherwise it is gone, and fetching says so
-        entry.bytes_digest, entry.media_type = entry.row.bytes_digest, entry.row.media_type
-        entry.state(found)
+        return False
+    if found is None:  # it is gone, and fetching says so
+        entry.bytes_digest = entry.media_type = ""
+        return False
+    entry.state(found)
+    return True
 
 
 def _fetched(source: Source, entries: list[Entry]) -> Iterator[tuple[Entry, Fetched | OSError | None]]:

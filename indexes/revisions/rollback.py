@@ -29,17 +29,17 @@ def roll_back(storage: Storage, published: Pointer, target: Pointer) -> Draft:
     """
     draft = Draft(storage, published, IndexModel.of(target), base=target)
     today = published_catalog(storage, _today(storage, published)).columns(["document_id", "labels", "stated"])
-    stating = {
-        name for name, own in zip(*(today[one].to_pylist() for one in ("document_id", "stated")), strict=True) if own
-    }
+    stated = dict(zip(today["document_id"].to_pylist(), today["stated"].to_pylist(), strict=True))
+    stating = {name for name, own in stated.items() if own}
     labels = dict(zip(today["document_id"].to_pylist(), today["labels"].to_pylist(), strict=True))
     old = published_catalog(storage, target)
-    then = old.columns(["document_id", "labels"])
+    then = old.columns(["document_id", "labels", "stated"])
     gone, relabelled = [], []
-    for name, before in zip(then["document_id"].to_pylist(), then["labels"].to_pylist(), strict=True):
+    columns = (then[name].to_pylist() for name in ("document_id", "labels", "stated"))
+    for name, before, stated_then in zip(*columns, strict=True):
         if name not in labels:
             gone.append(name)
-        elif labels[name] != before:
+        elif labels[name] != before or (stated[name] or []) != (stated_then or []):
             relabelled.append(name)
     draft.lexical  # noqa: B018 - taken from the target, where nothing else is to be written
     for start in range(0, len(gone), _AT_ONCE):
